@@ -1,0 +1,61 @@
+// What tests may see and break. Given to an array through OpenOptions::hooks; empty in production.
+//
+// `before_io` sees every request to a member just before it is submitted, so that a simulation can count and
+// strike by kind. A Canary is one broken rule, to prove that the torture would notice.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/types.h"
+
+namespace eplog {
+
+enum class IoKind : uint8_t {
+  kRead,
+  kData,            // data chunks to slots
+  kParity,          // parity chunks to slots
+  kEntry,           // header and log chunks to log devices
+  kRing,            // journal block to an SSD ring
+  kCheckpointPage,
+  kCheckpointRoot,
+  kSuperblock,
+  kRepair,          // recovery puts back a chunk, header or log chunk
+  kFlush,
+  kDiscard,
+};
+inline constexpr int kIoKinds = 11;
+
+enum class Canary : uint8_t {
+  kNone,
+  kSlotReuse,           // a slot is reused before an entry with a covering mark is stable (I1)
+  kFlushOwnSsd,         // a flush waits only for the range's own SSDs (I4)
+  kRingUnflushed,       // an earlier ring block is left unflushed (I4)
+  kNoEpochJoin,         // entries are joined by sequence without the epoch (I8)
+  kTailCopies,          // recovery does not write the cut and the kept tail to every copy (I8)
+  kSuperblockLate,      // the superblock epoch is written after recovery's first write (I11)
+  kRowNoVersions,       // "row installed" supersedes whatever is pending (I5)
+  kTornStripeKept,      // recovery keeps a full stripe without verifying its chunks (I8)
+  kParityInPlace,       // commit overwrites the old parity (I5)
+  kLogFreedEarly,       // log is freed before the checkpoint counts (I9)
+  kCheckpointUnstable,  // a checkpoint counts while it holds unstable state (I9)
+  kFlushDropped,        // a device flush is not sent
+};
+inline constexpr int kCanaries = 13;
+
+struct EngineHooks {
+  Canary canary = Canary::kNone;
+  std::function<void(DeviceIndex device, IoKind kind)> before_io;
+
+  // Coverage, counted by the engine.
+  uint64_t log_wraps = 0;
+  uint64_t ring_wraps = 0;
+  uint64_t slot_reuses = 0;      // a slot was allocated that an earlier life or version had used
+  uint64_t recovery_repairs = 0;   // chunks, headers and log chunks put back
+  uint64_t recovery_cut_entries = 0;  // entries found after the cut and dropped
+  uint64_t recovery_checkpoints = 0;  // a checkpoint of the cut took the place of the first entry
+  uint64_t decoded_chunks = 0;   // reads answered from redundancy
+  uint64_t space_waits = 0;      // writes that waited for slots or log room
+};
+
+}  // namespace eplog
