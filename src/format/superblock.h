@@ -1,0 +1,65 @@
+// The superblock: who a device is, the array's geometry, epoch and newest checkpoint. Two copies on every device.
+// Bytes: docs/format.md. No I/O here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "layout/geometry.h"
+
+namespace eplog {
+
+// Raised when a reader of the old version could misread the new. A reader refuses a higher version.
+inline constexpr uint32_t kFormatVersion = 1;
+
+enum class MemberState : uint8_t {
+  kOk = 1,       // trusted
+  kLost = 2,     // not part of this epoch: what it holds is stale
+  kJoining = 3,  // replaced, not everything is on it
+};
+
+struct MemberEntry {
+  Uuid uuid{};
+  MemberState state = MemberState::kOk;
+  uint64_t joined = 0;  // number of the epoch in which this device joined
+  bool operator==(const MemberEntry&) const = default;
+};
+
+// Newest checkpoint that counts (I9). Root pages lie at the same blocks of every SSD in ssd_mask.
+struct CheckpointPointer {
+  uint64_t generation = 0;  // 0 = none
+  uint64_t random = 0;      // with the generation names one checkpoint
+  uint64_t root_block = 0;  // in the metadata area
+  uint32_t root_blocks = 0;
+  uint32_t root_crc = 0;  // CRC32C of the root's payload
+  uint64_t ssd_mask = 0;  // bit i: SSD i
+  bool operator==(const CheckpointPointer&) const = default;
+};
+
+struct Superblock {
+  uint32_t version = kFormatVersion;
+  Uuid array_uuid{};
+  Uuid device_uuid{};
+  DeviceIndex index;  // SSDs first; says the role too
+  Geometry geometry;
+  uint8_t journal_mode = 1;  // JournalMode
+  std::string name;          // at most 63 bytes
+  uint64_t generation = 0;   // of this device's superblock; copy = generation mod 2
+  Epoch epoch;
+  Epoch base;  // the last epoch that opened
+  CheckpointPointer checkpoint;
+  std::vector<MemberEntry> members;  // n + m
+  bool operator==(const Superblock&) const = default;
+};
+
+// Writes exactly kSuperblockCopyBytes.
+void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out);
+
+// kNotFound: no magic (not ours). kUnsupported: newer version. kCorrupt: CRC or content wrong.
+Result<Superblock> DecodeSuperblock(std::span<const std::byte> in);
+
+}  // namespace eplog
