@@ -23,7 +23,8 @@ class Buffer {
   Buffer() = default;
   Buffer(Buffer&& other) noexcept { Swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
-    Swap(other);
+    Buffer taken(std::move(other));  // `other` is left empty: what this held goes back to its pool now
+    Swap(taken);
     return *this;
   }
   Buffer(const Buffer&) = delete;

@@ -1,6 +1,6 @@
 // Little-endian encoding into and out of byte buffers: the only way that numbers reach a disk.
 // ByteWriter never writes past its span and ByteReader never reads past its own: overrunning sets a sticky
-// failure that the caller checks once at the end. Varints are LEB128, at most 10 bytes.
+// failure that the caller checks once at the end; what is read after it is 0. Varints are LEB128, at most 10 bytes.
 #pragma once
 
 #include <array>
@@ -93,7 +93,7 @@ class ByteReader {
       }
       value |= static_cast<uint64_t>(byte & 0x7F) << shift;
       if ((byte & 0x80) == 0) {
-        return value;
+        return ok_ ? value : 0;
       }
     }
     ok_ = false;

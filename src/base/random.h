@@ -35,7 +35,10 @@ class Random {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
   // Uniform in [low, high].
-  uint64_t Between(uint64_t low, uint64_t high) { return low + Below(high - low + 1); }
+  uint64_t Between(uint64_t low, uint64_t high) {
+    const uint64_t count = high - low + 1;
+    return count == 0 ? Next() : low + Below(count);  // 0: all 2^64 of them
+  }
   // True once in `n`.
   bool OneIn(uint64_t n) { return Below(n) == 0; }
   // Uniform in [0, 1).

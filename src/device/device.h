@@ -1,14 +1,19 @@
-// Device: a flat array of bytes that keeps what was flushed. Files, block devices, memory and simulations
-// implement it; forwarding wrappers (device/wrappers.h) add counting, faults, delay and a volatile cache.
+// Device: a flat array of bytes that keeps what was flushed. Files, block devices, memory and
+// simulations implement it; forwarding wrappers (device/wrappers.h) add counting, faults, delay and
+// a volatile cache.
 //
 // Contract:
-//  * Offsets, lengths and memory are aligned to capabilities().alignment_bytes (a power of two, at most 4096).
-//  * The memory of a request belongs to the device until the request completes, and does not change meanwhile.
+//  * Offsets, lengths and memory are aligned to capabilities().alignment_bytes (a power of two, at
+//  most 4096).
+//  * The memory of a request belongs to the device until the request completes, and does not change
+//  meanwhile.
 //    The iovec array itself too.
-//  * Requests in flight that overlap have no order. A write is durable once a Flush that was *submitted after the
+//  * Requests in flight that overlap have no order. A write is durable once a Flush that was
+//  *submitted after the
 //    write completed* has succeeded; until then a crash may keep, drop or tear it at 512 bytes.
 //  * A read past the end or a request that completes short is an error.
-//  * Errors carry code kIo, kNoSpace, kDeviceFailed or kShutdown, the offset and errno; the message names the device.
+//  * Errors carry code kIo, kNoSpace, kDeviceFailed or kShutdown, the offset and errno; the message
+//  names the device.
 //  * A failed Flush is never retried as if clean (I7).
 //  * Destroy a device only when nothing is in flight on it.
 #pragma once

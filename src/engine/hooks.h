@@ -8,23 +8,9 @@
 #include <functional>
 
 #include "base/types.h"
+#include "device/io_kind.h"
 
 namespace eplog {
-
-enum class IoKind : uint8_t {
-  kRead,
-  kData,            // data chunks to slots
-  kParity,          // parity chunks to slots
-  kEntry,           // header and log chunks to log devices
-  kRing,            // journal block to an SSD ring
-  kCheckpointPage,
-  kCheckpointRoot,
-  kSuperblock,
-  kRepair,          // recovery puts back a chunk, header or log chunk
-  kFlush,
-  kDiscard,
-};
-inline constexpr int kIoKinds = 11;
 
 enum class Canary : uint8_t {
   kNone,

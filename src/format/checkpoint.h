@@ -1,8 +1,9 @@
-// Checkpoint bytes: framed pages in the metadata area, a root that names runs of pages, and the stream of items
-// inside a run. Bytes: docs/format.md. No I/O here.
+// Checkpoint bytes: framed pages in the metadata area, a root that names runs of pages, and the
+// stream of items inside a run. Bytes: docs/format.md. No I/O here.
 //
-// A run is a sequence of items; its bytes are cut into pages. A full checkpoint is one run with everything; the
-// root can name several (newest first), so that incremental ones need no new format.
+// A run is a sequence of items; its bytes are cut into pages. A full checkpoint is one run with
+// everything; the root can name several (newest first), so that incremental ones need no new
+// format.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +27,21 @@ struct PageHeader {
   PageKind kind = PageKind::kRun;
   uint64_t generation = 0;  // of the checkpoint that wrote it
   uint64_t random = 0;
-  uint64_t block = 0;      // where it lies in the metadata area
-  uint32_t index = 0;      // of the page in its root or run
+  uint64_t block = 0;  // where it lies in the metadata area
+  uint32_t index = 0;  // of the page in its root or run
   uint32_t payload_bytes = 0;
   bool operator==(const PageHeader&) const = default;
 };
 
-// `page` has kBlockBytes with the payload already at kPageHeaderBytes; the rest is zeroed, header and CRC filled in.
+// `page` has kBlockBytes with the payload already at kPageHeaderBytes; the rest is zeroed, header
+// and CRC filled in.
 void FinishPage(const PageHeader& header, const Uuid& array, std::span<std::byte> page);
 // Checks magic, array, CRC. The caller compares kind, generation, random, block, index.
 Result<PageHeader> DecodePage(std::span<const std::byte> page, const Uuid& array);
 
 struct RunDescriptor {
   bool full = true;
-  uint64_t ssd_mask = 0;  // which SSDs hold its pages
+  uint64_t ssd_mask = 0;     // which SSDs hold its pages
   uint64_t first_block = 0;  // contiguous in the metadata area
   uint64_t blocks = 0;
   uint64_t stream_bytes = 0;
@@ -55,12 +57,15 @@ struct CheckpointRoot {
   uint64_t sequence = 0;
   uint64_t place = 0;
   uint32_t next_volume_id = 1;
-  std::vector<RunDescriptor> runs;         // newest first
-  std::vector<uint64_t> lifetime_counters;  // Traffic, in the order of its declaration; may be shorter
+  std::vector<RunDescriptor> runs;  // newest first; the last is full
+  // Traffic, in the order of its declaration; may be shorter.
+  std::vector<uint64_t> lifetime_counters;
   bool operator==(const CheckpointRoot&) const = default;
 };
 
 std::vector<std::byte> EncodeRoot(const CheckpointRoot& root);
+// kCorrupt if the bytes are not exactly a root's, kUnsupported for a run of unknown kind. The
+// caller compares the runs' blocks with the metadata area.
 Result<CheckpointRoot> DecodeRoot(std::span<const std::byte> in);
 
 // ---- items of a run's stream
@@ -72,9 +77,8 @@ struct LogStripeItem {
     bool superseded = false;
     bool operator==(const Member&) const = default;
   };
-  uint64_t sequence = 0;   // of its entry
-  Epoch epoch;             // of its entry
-  uint64_t place = 0;      // of its log chunks
+  uint64_t sequence = 0;  // of its entry
+  uint64_t place = 0;     // of its log chunks
   std::vector<Member> members;
   std::vector<uint32_t> log_crcs;  // m
   bool operator==(const LogStripeItem&) const = default;
@@ -95,11 +99,13 @@ struct ExtentItem {
   bool operator==(const ExtentItem&) const = default;
 };
 
-// Appends items to a byte vector. Rows: `words` holds kRowGroupStripes x n words (fewer stripes in the last group),
-// stripe by stripe. Runs of consecutive slots on an SSD are coded as runs, CRCs only for words that are not `zero`.
+// Appends items to a byte vector. Rows: `words` holds kRowGroupStripes x n words (fewer stripes in
+// the last group), stripe by stripe. Runs of consecutive slots on an SSD are coded as runs, CRCs
+// only for words that are not `zero`.
 class RunWriter {
  public:
-  RunWriter(const Geometry& geometry, std::vector<std::byte>& out) : geometry_(geometry), out_(out) {}
+  RunWriter(const Geometry& geometry, std::vector<std::byte>& out)
+      : geometry_(geometry), out_(out) {}
   void RowGroup(uint32_t group, std::span<const RowWord> words);
   void LogStripe(const LogStripeItem& item);
   void Volume(const VolumeItem& item);
@@ -120,7 +126,8 @@ class RunVisitor {
   virtual void Volume(const VolumeItem& item) = 0;
   virtual void Extent(const ExtentItem& item) = 0;
 };
-// kCorrupt if anything is wrong or the end is missing; items may have been delivered by then.
+// kCorrupt if anything is wrong or the end is missing, kUnsupported for an unknown item; items may
+// have been delivered by then.
 Status DecodeRun(std::span<const std::byte> stream, const Geometry& geometry, RunVisitor& visitor);
 
 }  // namespace eplog

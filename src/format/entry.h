@@ -1,6 +1,6 @@
-// An entry of the log: the shared header, identical on every copy. It lies in one block of the log ring,
-// followed there by that device's log chunks; its used bytes also go, packed, into journal ring blocks.
-// Bytes: docs/format.md. No I/O here.
+// An entry of the log: the shared header, identical on every copy. It lies in one block of the log
+// ring, followed there by that device's log chunks; its used bytes also go, packed, into journal
+// ring blocks. Bytes: docs/format.md. No I/O here.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct LogStripeMember {
   bool operator==(const LogStripeMember&) const = default;
 };
 
-// 1 ... n members on distinct SSDs. Position in `members` is the position in the code. Its log chunks lie one
-// chunk on each log device, at: entry place + 1 + (number of the log stripe in the entry) * chunk_blocks.
+// 1 ... n members on distinct SSDs. Position in `members` is the position in the code. Its log
+// chunks lie one chunk on each log device, at: entry place + 1 + (number of the log stripe in the
+// entry) * chunk_blocks.
 struct LogStripeRecord {
   std::vector<LogStripeMember> members;
   std::vector<uint32_t> log_crcs;  // m: CRC32C of the log chunk of each log device
@@ -38,9 +39,10 @@ struct LogStripeRecord {
 struct RowChange {
   uint8_t index = 0;  // 0 ... n-1
   SlotWord word;
-  uint32_t crc = 0;
-  uint64_t version = 0;  // data (index < k): sequence of the pending version that the row now covers; parity: 0.
-                         // In a full-stripe write the entry's own sequence.
+  uint32_t crc = 0;  // 0 for `zero`
+  // Data (index < k): sequence of the pending version that the row now covers; the entry's own in a
+  // full-stripe write; 0 if none is superseded. Parity: 0.
+  uint64_t version = 0;
   bool operator==(const RowChange&) const = default;
 };
 
@@ -67,7 +69,8 @@ struct VolumeRenamed {
   std::string name;
   bool operator==(const VolumeRenamed&) const = default;
 };
-// The name is free again; extents follow in ExtentsFreed batches. Forgotten when the last extent is freed.
+// The name is free again; extents follow in ExtentsFreed batches. Forgotten when the last extent is
+// freed.
 struct VolumeDeleted {
   VolumeId id;
   bool operator==(const VolumeDeleted&) const = default;
@@ -91,11 +94,11 @@ using VolumeRecord = std::variant<VolumeCreated, VolumeResized, VolumeRenamed, V
 struct EntryHeader {
   Epoch epoch;
   uint64_t sequence = 0;
-  uint64_t mark = 0;   // the newest stable sequence known when it was made
-  uint64_t place = 0;  // block of the log ring, counted from creation, never wrapped
+  uint64_t mark = 0;           // the newest stable sequence known when it was made
+  uint64_t place = 0;          // block of the log ring, counted from creation, never wrapped
   uint32_t length_blocks = 1;  // 1 + log stripes * chunk_blocks
   bool first_of_epoch = false;
-  Epoch follows_epoch;          // first_of_epoch only: the entry it follows
+  Epoch follows_epoch;  // first_of_epoch only: the entry it follows
   uint64_t follows_sequence = 0;
   // Applied in this order. No chunk occurs in two records of one entry.
   std::vector<VolumeRecord> volumes;
@@ -106,20 +109,23 @@ struct EntryHeader {
 
 // Room that records take in a header, to fill one without overflowing: upper bounds in bytes.
 inline constexpr size_t kEntryFixedBytes = 96;
+// A version is taken to be less than 2^49 entries old.
 size_t MaxRecordBytes(const VolumeRecord& record);
 size_t MaxRecordBytes(const RowRecord& record);
 size_t MaxLogStripeRecordBytes(size_t members, size_t parity);
 size_t MaxRowRecordBytes(size_t changes);
 
-// Encodes into `out` (at least kMaxEntryHeaderBytes); returns the used bytes. The caller has kept to the limits.
+// Encodes into `out` (at least kMaxEntryHeaderBytes), of which it touches only the used bytes,
+// whose number it returns. The caller has kept to the limits; a header that does not fit stops the
+// program.
 size_t EncodeEntryHeader(const EntryHeader& header, const Uuid& array, std::span<std::byte> out);
 
-// Decodes a header at the start of `in` (a log block, or a place in a ring block); `used_bytes`, if given, gets its
-// length. kNotFound: no magic or another array. kUnsupported: a record type that this version does not know.
-// kCorrupt: CRC or structure wrong. Checks every index and count against the geometry, so that a decoded header
-// can be applied blindly as far as bounds go.
-Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid& array, const Geometry& geometry,
-                                      size_t* used_bytes = nullptr);
+// Decodes a header at the start of `in` (a log block, or a place in a ring block); `used_bytes`, if
+// given, gets its length. kNotFound: no magic or another array. kUnsupported: a record type that
+// this version does not know. kCorrupt: CRC or structure wrong. Checks every index and count
+// against the geometry, so that a decoded header can be applied blindly as far as bounds go.
+Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid& array,
+                                      const Geometry& geometry, size_t* used_bytes = nullptr);
 
 // ---- journal ring blocks
 struct RingBlock {
@@ -132,9 +138,10 @@ struct RingBlock {
 class RingBlockBuilder {
  public:
   explicit RingBlockBuilder(std::span<std::byte> block);  // kBlockBytes, overwritten
-  // False if it does not fit any more (the block is unchanged).
+  // False if it does not fit any more (the block is unchanged). Sequences ascend.
   bool Add(std::span<const std::byte> encoded_header, uint64_t sequence);
   [[nodiscard]] bool empty() const { return count_ == 0; }
+  // Not for an empty block.
   void Finish(const Uuid& array, DeviceIndex ssd, uint64_t number);
 
  private:
@@ -145,8 +152,9 @@ class RingBlockBuilder {
   uint64_t last_sequence_ = 0;
 };
 
-// The block must name this array and this SSD. kNotFound / kCorrupt / kUnsupported as above.
-Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& array, const Geometry& geometry,
-                                  DeviceIndex ssd);
+// The block must name this array and this SSD (kCorrupt if another). kNotFound / kCorrupt /
+// kUnsupported as above. The caller compares the number with where it was found.
+Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& array,
+                                  const Geometry& geometry, DeviceIndex ssd);
 
 }  // namespace eplog

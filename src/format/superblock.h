@@ -1,5 +1,5 @@
-// The superblock: who a device is, the array's geometry, epoch and newest checkpoint. Two copies on every device.
-// Bytes: docs/format.md. No I/O here.
+// The superblock: who a device is, the array's geometry, epoch and newest checkpoint. Two copies on
+// every device. Bytes: docs/format.md. No I/O here.
 #pragma once
 
 #include <cstdint>

@@ -7,29 +7,39 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kMaxRingBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxRingBytes = uint64_t{64} << 20;  // of those chosen here
+constexpr uint64_t kMaxAreaBlocks = uint64_t{1} << 40;
+constexpr uint64_t kMaxAreaOffset = uint64_t{1} << 56;
+constexpr uint32_t kMaxSlots = UINT32_MAX - 2;  // two words of SlotWord are no slots
 
 uint64_t MinLogBlocks(uint32_t chunk_bytes) {
   // Room for several of the largest lone entries besides the reserve of an eighth.
   return std::max<uint64_t>(kMinLogBlocks, 16 * (1 + uint64_t{chunk_bytes} / kBlockBytes));
 }
 
-std::string Kib(uint64_t bytes) { return std::to_string(DivideUp(bytes, 1024)) + "K"; }
+// What somebody has is rounded down and what he needs is rounded up, so that the two never read the same.
+std::string HasKib(uint64_t bytes) { return std::to_string(bytes / 1024) + "K"; }
+std::string NeedsKib(uint64_t bytes) { return std::to_string(DivideUp(bytes, 1024)) + "K"; }
 
 uint32_t ChooseExtentStripes(uint32_t stripes) {
   // About a thousand extents or more in an array, none above 1024 stripes.
   return std::clamp<uint32_t>(std::bit_floor(std::max<uint32_t>(stripes / 1024, 1)), 1, 1024);
 }
+// No more than this while ChooseExtentStripes may still enlarge them.
+constexpr uint32_t kMostSmallExtents = 2048;
 
-uint64_t ChooseRingBlocks(const GeometryRequest& request) {
+// By the slots and not by the size of the SSD: the plan is searched by slots, and a larger SSD must never give fewer.
+uint64_t ChooseRingBlocks(const GeometryRequest& request, uint32_t slots) {
   if (request.ring_bytes != 0) {
     return request.ring_bytes / kBlockBytes;
   }
-  return std::clamp<uint64_t>(request.ssd_bytes / 64, kMinRingBlocks * kBlockBytes, kMaxRingBytes) /
-         kBlockBytes;
+  const uint64_t bytes = uint64_t{slots} * request.chunk_bytes / 64;
+  return std::clamp<uint64_t>(bytes, kMinRingBlocks * kBlockBytes, kMaxRingBytes) / kBlockBytes;
 }
 
-// The layout of an SSD for a given number of slots; the caller checks that it fits.
+// The layout of an SSD for a given number of slots; the caller checks that it fits. Nothing in it but the slots depends on the
+// size of the SSD, no area and no number of stripes shrinks when `slots` grows, and so every slot more needs a larger SSD:
+// the searches below rest on that.
 Geometry LayOut(const GeometryRequest& request, uint32_t slots) {
   Geometry g;
   g.n = request.n;
@@ -49,7 +59,7 @@ Geometry LayOut(const GeometryRequest& request, uint32_t slots) {
   g.metadata_offset_bytes = kSuperblockAreaBytes;
   g.metadata_blocks = 2 * g.max_checkpoint_blocks();
   g.ring_offset_bytes = g.metadata_offset_bytes + g.metadata_blocks * kBlockBytes;
-  g.ring_blocks = ChooseRingBlocks(request);
+  g.ring_blocks = ChooseRingBlocks(request, slots);
   g.slots_offset_bytes =
       RoundUp(g.ring_offset_bytes + g.ring_blocks * kBlockBytes, kSlotsAlignment);
   return g;
@@ -73,12 +83,16 @@ Status CheckRequest(const GeometryRequest& r) {
   }
   if (r.ring_bytes != 0 && r.ring_bytes < kMinRingBlocks * kBlockBytes) {
     return Fail(ErrorCode::kInvalidArgument,
-                "the journal ring needs at least " + Kib(kMinRingBlocks * kBlockBytes));
+                "the journal ring needs at least " + NeedsKib(kMinRingBlocks * kBlockBytes));
+  }
+  if (r.ring_bytes > kMaxAreaBlocks * kBlockBytes || r.log_bytes > kMaxAreaBlocks * kBlockBytes) {
+    return Fail(ErrorCode::kInvalidArgument, "the journal ring and a log device may have at most " +
+                                                 HasKib(kMaxAreaBlocks * kBlockBytes));
   }
   if (r.log_bytes < MinLogBytes(r.chunk_bytes)) {
-    return Fail(ErrorCode::kInvalidArgument, "a log device of " + Kib(r.log_bytes) +
+    return Fail(ErrorCode::kInvalidArgument, "a log device of " + HasKib(r.log_bytes) +
                                                  " is too small; it needs at least " +
-                                                 Kib(MinLogBytes(r.chunk_bytes)));
+                                                 NeedsKib(MinLogBytes(r.chunk_bytes)));
   }
   return OkStatus();
 }
@@ -93,17 +107,21 @@ uint64_t MinLogBytes(uint32_t chunk_bytes) {
   return kSuperblockAreaBytes + MinLogBlocks(chunk_bytes) * kBlockBytes;
 }
 
-uint32_t Geometry::commit_width() const { return std::clamp<uint32_t>(reserve_slots() / 4, 1, 16); }
+uint32_t Geometry::commit_width() const { return std::clamp<uint32_t>(reserve_slots() / 2, 1, 32); }
 
 uint32_t Geometry::max_volumes() const { return std::clamp<uint32_t>(extents(), 16, kMaxVolumes); }
 
 uint64_t Geometry::max_checkpoint_blocks() const {
   // Rows: slot word and CRC uncoded, and a few bytes of framing for each SSD of each group.
   const uint64_t rows = uint64_t{row_groups()} * (kRowGroupStripes * n * 8 + n * 4 + 16);
-  // Live log stripes: bounded by the log and by the slots that their members hold.
-  const uint64_t members = std::min(log_blocks / chunk_blocks(), uint64_t{slots}) * n;
-  const uint64_t logs = members * 18 + std::min(log_blocks / chunk_blocks(), members) * 40;
-  const uint64_t volumes = uint64_t{max_volumes()} * 256 + uint64_t{extents()} * 16;
+  // Live log stripes: bounded by the log, and by the pending chunks, of which each holds at least one. Their members:
+  // each has a slot of its own, or is `absent`, and no more than m SSDs have absent words.
+  const uint64_t log_stripes = std::min(log_blocks / chunk_blocks(), data_chunks());
+  const uint64_t members = std::min(log_stripes * n, uint64_t{slots} * n + log_stripes * m);
+  const uint64_t logs = members * 16 + log_stripes * 40;
+  // As if an extent were small wherever it might be: a bound that never falls when the array grows.
+  const uint64_t most_extents = std::max(extents(), std::min(stripes, kMostSmallExtents));
+  const uint64_t volumes = uint64_t{max_volumes()} * 256 + most_extents * 16;
   const uint64_t payload = rows + logs + volumes + kBlockBytes;
   // Each block carries at least 3,968 bytes of payload; one block for the root, one of rounding.
   return DivideUp(payload, 3968) + 2;
@@ -112,16 +130,17 @@ uint64_t Geometry::max_checkpoint_blocks() const {
 Status Geometry::Validate() const {
   const bool sane = m >= 1 && m <= kMaxParity && n > m && n <= kMaxSsds && std::has_single_bit(chunk_bytes) &&
                     chunk_bytes >= kMinChunkBytes && chunk_bytes <= kMaxChunkBytes && extent_stripes > 0 &&
-                    stripes > 0 && stripes % extent_stripes == 0 && slots >= stripes + kMinReserveSlots &&
+                    stripes > 0 && stripes % extent_stripes == 0 && slots >= uint64_t{stripes} + kMinReserveSlots &&
+                    slots <= kMaxSlots &&
                     log_blocks >= MinLogBlocks(chunk_bytes) && ring_blocks >= kMinRingBlocks &&
                     metadata_offset_bytes >= kSuperblockAreaBytes && log_offset_bytes >= kSuperblockAreaBytes;
-  if (!sane || metadata_blocks > (uint64_t{1} << 40) || ring_blocks > (uint64_t{1} << 40) ||
-      log_blocks > (uint64_t{1} << 40) || slots_offset_bytes > (uint64_t{1} << 56) ||
-      metadata_offset_bytes > (uint64_t{1} << 56) || ring_offset_bytes > (uint64_t{1} << 56) ||
-      log_offset_bytes > (uint64_t{1} << 56)) {
+  if (!sane || metadata_blocks > kMaxAreaBlocks || ring_blocks > kMaxAreaBlocks ||
+      log_blocks > kMaxAreaBlocks || slots_offset_bytes > kMaxAreaOffset ||
+      metadata_offset_bytes > kMaxAreaOffset || ring_offset_bytes > kMaxAreaOffset ||
+      log_offset_bytes > kMaxAreaOffset) {
     return Fail(ErrorCode::kCorrupt, "the superblock describes an impossible geometry");
   }
-  const bool ordered = metadata_blocks >= 2 * max_checkpoint_blocks() &&
+  const bool ordered = slots_offset_bytes % kSlotsAlignment == 0 && metadata_blocks >= 2 * max_checkpoint_blocks() &&
                        ring_offset_bytes >= metadata_offset_bytes + metadata_blocks * kBlockBytes &&
                        slots_offset_bytes >= ring_offset_bytes + ring_blocks * kBlockBytes;
   if (!ordered || (metadata_offset_bytes | ring_offset_bytes | slots_offset_bytes | log_offset_bytes) %
@@ -134,9 +153,9 @@ Status Geometry::Validate() const {
 
 Result<Geometry> PlanGeometry(const GeometryRequest& request) {
   EPLOG_TRY(CheckRequest(request));
-  // The largest number of slots that fits: more slots never need less room.
+  // The largest number of slots that fits.
   uint64_t low = 0;
-  uint64_t high = std::min<uint64_t>(request.ssd_bytes / request.chunk_bytes, UINT32_MAX - 2);
+  uint64_t high = std::min<uint64_t>(request.ssd_bytes / request.chunk_bytes, kMaxSlots);
   while (low < high) {
     const uint64_t middle = (low + high + 1) / 2;
     if (Fits(request, middle)) {
@@ -149,18 +168,18 @@ Result<Geometry> PlanGeometry(const GeometryRequest& request) {
   if (low == 0 || g.stripes == 0) {
     const auto least = SsdBytesForStripes(request, std::max(request.extent_stripes, 1U));
     return Fail(ErrorCode::kInvalidArgument,
-                "an SSD of " + Kib(request.ssd_bytes) + " is too small" +
-                    (least.ok() ? "; it needs at least " + Kib(*least) : ""));
+                "an SSD of " + HasKib(request.ssd_bytes) + " is too small" +
+                    (least.ok() ? "; it needs at least " + NeedsKib(*least) : ""));
   }
   EPLOG_TRY(g.Validate());
   return g;
 }
 
-Result<uint64_t> SsdBytesForStripes(GeometryRequest request, uint32_t stripes) {
-  request.ssd_bytes = std::max(request.ssd_bytes, uint64_t{1});
+Result<uint64_t> SsdBytesForStripes(const GeometryRequest& request, uint32_t stripes) {
+  stripes = std::max(stripes, 1U);  // an array has some
   EPLOG_TRY(CheckRequest(request));
   uint64_t low = 0;
-  uint64_t high = uint64_t{UINT32_MAX - 2};
+  uint64_t high = kMaxSlots;
   const auto enough = [&](uint64_t slots) {
     return LayOut(request, static_cast<uint32_t>(slots)).stripes >= stripes;
   };

@@ -21,7 +21,7 @@ inline constexpr uint64_t kSuperblockCopyBytes = kBlockBytes;
 inline constexpr uint64_t kSuperblockCopyOffset[2] = {0, kSuperblockAreaBytes / 2};
 inline constexpr uint64_t kSlotsAlignment = uint64_t{1} << 20;
 
-inline constexpr uint32_t kMinReserveSlots = 8;
+inline constexpr uint32_t kMinReserveSlots = 16;
 inline constexpr uint64_t kMinRingBlocks = 8;
 inline constexpr uint64_t kMinLogBlocks = 64;
 inline constexpr uint32_t kMaxVolumes = 1024;
@@ -79,7 +79,8 @@ struct Geometry {
   }
   // The SSD of position `index` (0 ... n-1) of a stripe.
   [[nodiscard]] DeviceIndex SsdOf(StripeIndex stripe, uint32_t index) const {
-    return DeviceIndex(static_cast<uint8_t>((index + stripe.value) % n));
+    const uint32_t at = index + stripe.value % n;
+    return DeviceIndex(static_cast<uint8_t>(at < n ? at : at - n));
   }
   [[nodiscard]] DeviceIndex SsdOf(ChunkIndex chunk) const {
     return SsdOf(StripeOf(chunk), IndexInStripe(chunk));
@@ -119,11 +120,13 @@ struct GeometryRequest {
   uint32_t extent_stripes = 0;  // 0 = chosen
 };
 
-// Lay out an array, or say in one line what does not fit and what would. As many stripes as fit.
+// Lay out an array, or say in one line what does not fit and what would. As many slots as fit, so as many stripes; a larger SSD
+// never gives fewer.
 Result<Geometry> PlanGeometry(const GeometryRequest& request);
 
-// The smallest SSD that gives at least `stripes` stripes under the other fields of `request`.
-Result<uint64_t> SsdBytesForStripes(GeometryRequest request, uint32_t stripes);
+// The smallest SSD that gives at least `stripes` stripes (and at least one) under the other fields of `request`: PlanGeometry
+// with that ssd_bytes has them, with a byte less it has fewer.
+Result<uint64_t> SsdBytesForStripes(const GeometryRequest& request, uint32_t stripes);
 
 // The smallest log device that `request` may have.
 uint64_t MinLogBytes(uint32_t chunk_bytes);

@@ -25,21 +25,35 @@ struct Root {
   internal::RootNode* node;
 };
 
-Root RunRoot(Task<void> task) { co_await task; }
+Root RunRoot(Task<void> task) {
+  co_await task;
+}
 
 }  // namespace
 
-EventLoop::EventLoop() { roots_.prev = roots_.next = &roots_; }
+EventLoop::EventLoop() {
+  roots_.prev = roots_.next = &roots_;
+}
 
-EventLoop::~EventLoop() { Abort(); }
+EventLoop::~EventLoop() {
+  Abort();
+}
 
-void EventLoop::Spawn(Task<void> task) {
+std::coroutine_handle<> EventLoop::NewRoot(Task<void> task) {
   internal::RootNode* node = RunRoot(std::move(task)).node;
   node->prev = roots_.prev;
   node->next = &roots_;
   roots_.prev->next = node;
   roots_.prev = node;
-  Post(node->handle);
+  return node->handle;
+}
+
+void EventLoop::Spawn(Task<void> task) {
+  Post(NewRoot(std::move(task)));
+}
+
+void EventLoop::Start(Task<void> task) {
+  NewRoot(std::move(task)).resume();
 }
 
 EventLoop::TimerKey EventLoop::AddTimer(uint64_t deadline_us, std::coroutine_handle<> handle,
@@ -55,8 +69,10 @@ std::coroutine_handle<> EventLoop::PopReady() {
   return handle;
 }
 
+// Bounded, so that tasks that yield in circles keep neither I/O nor timers waiting.
 void EventLoop::RunReady() {
-  while (!ready_.empty()) {
+  constexpr int kStepsPerTurn = 1024;
+  for (int step = 0; step < kStepsPerTurn && !ready_.empty(); ++step) {
     PopReady().resume();
   }
 }
@@ -76,7 +92,7 @@ void EventLoop::FireTimers() {
 bool EventLoop::RunUntil(const std::function<bool()>& done) {
   while (true) {
     RunReady();
-    if (done()) {
+    if (ready_.empty() && done()) {
       return true;
     }
     FireTimers();
@@ -90,6 +106,7 @@ bool EventLoop::RunUntil(const std::function<bool()>& done) {
 }
 
 void EventLoop::Abort() {
+  BeforeAbort();
   ready_.clear();
   timers_.clear();
   while (roots_.next != &roots_) {

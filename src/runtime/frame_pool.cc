@@ -47,7 +47,9 @@ Pool& ThreadPool() {
   return pool;
 }
 
-size_t ClassOf(size_t size) { return (size + kStep - 1) / kStep; }
+size_t ClassOf(size_t size) {
+  return (size + kStep - 1) / kStep;
+}
 
 }  // namespace
 
@@ -58,7 +60,7 @@ void* AllocateFrame(size_t size) {
   }
   FreeFrameNode*& head = ThreadPool().lists[index];
   if (head == nullptr) {
-    return ::operator new(index * kStep);
+    return ::operator new(index* kStep);
   }
   FreeFrameNode* node = head;
   head = node->next;

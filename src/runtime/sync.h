@@ -1,14 +1,15 @@
-// What coroutines of one loop wait on. Nothing here is thread-safe; waking is by EventLoop::Post, in the order
-// of waiting. Everything must outlive its waiters.
+// What coroutines of one loop wait on. Nothing here is thread-safe; waking is by EventLoop::Post,
+// in the order of waiting. Everything must outlive its waiters.
 #pragma once
 
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/event_loop.h"
+#include "runtime/task.h"
 
 namespace eplog {
 
@@ -144,10 +145,18 @@ class WaitGroup {
   size_t count_ = 0;
 };
 
-// Mutual exclusion between coroutines, first come first served.
+// Mutual exclusion between coroutines, first come first served: an unlock hands over to the longest
+// waiter, so that nobody who comes meanwhile can overtake it.
 class AsyncMutex {
  public:
-  explicit AsyncMutex(EventLoop& loop) : event_(loop) {}
+  explicit AsyncMutex(EventLoop& loop) : loop_(loop) { queue_.prev_ = queue_.next_ = &queue_; }
+  AsyncMutex(const AsyncMutex&) = delete;
+  AsyncMutex& operator=(const AsyncMutex&) = delete;
+  ~AsyncMutex() {
+    while (queue_.next_ != &queue_) {
+      queue_.next_->Unlink();  // only after an Abort: the waiters are being destroyed
+    }
+  }
 
   class [[nodiscard]] Guard {
    public:
@@ -172,21 +181,66 @@ class AsyncMutex {
   };
 
   Task<Guard> Lock() {
-    while (locked_) {
-      co_await event_.Wait();
-    }
-    locked_ = true;
+    Turn turn(*this);
+    co_await turn;
     co_return Guard(this);
   }
   [[nodiscard]] bool locked() const { return locked_; }
 
  private:
+  // A place in the queue. A frame that is destroyed between being given the mutex and running gives
+  // it on.
+  class Turn {
+   public:
+    explicit Turn(AsyncMutex& mutex) : mutex_(mutex) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() {
+      if (prev_ != nullptr) {
+        Unlink();
+      } else if (given_) {
+        mutex_.Unlock();
+      }
+    }
+    [[nodiscard]] bool await_ready() const noexcept { return !mutex_.locked_; }
+    void await_suspend(std::coroutine_handle<> handle) {
+      handle_ = handle;
+      next_ = &mutex_.queue_;
+      prev_ = mutex_.queue_.prev_;
+      prev_->next_ = next_->prev_ = this;
+    }
+    void await_resume() noexcept {
+      mutex_.locked_ = true;
+      given_ = false;
+    }
+
+   private:
+    friend class AsyncMutex;
+    void Unlink() {
+      prev_->next_ = next_;
+      next_->prev_ = prev_;
+      prev_ = next_ = nullptr;
+    }
+    AsyncMutex& mutex_;
+    Turn* prev_ = nullptr;
+    Turn* next_ = nullptr;
+    std::coroutine_handle<> handle_{};
+    bool given_ = false;
+  };
+
   void Unlock() {
-    locked_ = false;
-    event_.NotifyOne();
+    Turn* first = queue_.next_;
+    locked_ = first != &queue_;
+    if (locked_) {
+      first->Unlink();
+      first->given_ = true;
+      loop_.Post(first->handle_);
+    }
   }
-  Event event_;
+
+  EventLoop& loop_;
   bool locked_ = false;
+  Turn queue_{*this};  // ring head
 };
 
 }  // namespace eplog

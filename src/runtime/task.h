@@ -1,11 +1,12 @@
 // Task<T>: a lazy coroutine. It starts when awaited and its frame dies with the Task.
 //
-// A task that finishes without suspending returns to its awaiter without growing the stack: awaiting resumes
-// the child in place, and the child's end only resumes the parent if the parent is suspended by then. So loops
-// over tasks that complete at once are safe at any optimisation level (gcc 12 gives no guaranteed tail call).
+// A task that finishes without suspending returns to its awaiter without growing the stack:
+// awaiting resumes the child in place, and the child's end only resumes the parent if the parent is
+// suspended by then. So loops over tasks that complete at once are safe at any optimisation level
+// (gcc 12 gives no guaranteed tail call).
 //
-// gcc 12 miscompiles some co_await expressions: give temporaries names, and keep co_await out of conditions,
-// macros and argument lists.
+// gcc 12 miscompiles some co_await expressions: give temporaries names, and keep co_await out of
+// conditions, macros and argument lists.
 #pragma once
 
 #include <coroutine>
@@ -126,9 +127,9 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
 }  // namespace eplog
 
 // Leave a coroutine with the error of `result` (a named Status or Result, already awaited).
-#define EPLOG_CO_TRY(result)                                   \
-  do {                                                         \
-    if (!(result).ok()) {                                      \
-      co_return ::eplog::Fail(std::move(result).error());      \
-    }                                                          \
+#define EPLOG_CO_TRY(result)                              \
+  do {                                                    \
+    if (!(result).ok()) {                                 \
+      co_return ::eplog::Fail(std::move(result).error()); \
+    }                                                     \
   } while (false)

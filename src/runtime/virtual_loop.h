@@ -1,5 +1,6 @@
-// The event loop of simulation: time stands still while anything is ready and jumps to the next timer when
-// nothing is. With a seed it also resumes what is ready in a random order, so that one seed is one schedule.
+// The event loop of simulation: time stands still while anything is ready and jumps to the next
+// timer when nothing is. With a seed it also resumes what is ready in a random order, so that one
+// seed is one schedule.
 #pragma once
 
 #include <optional>

@@ -1,0 +1,305 @@
+#include "cli/array_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "cli/file_descriptor.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+constexpr size_t kMaxNameBytes = 63;  // as in the superblock
+
+// Collects the first complaint; everything after it is skipped.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : file_(file) {}
+
+  tl::unexpected<Error> Complain(const toml::node& where, const std::string& what) const {
+    return Complain(where.source(), what);
+  }
+  tl::unexpected<Error> Complain(const toml::source_region& where, const std::string& what) const {
+    const auto line = where.begin.line;
+    return Fail(ErrorCode::kCorrupt, line == 0
+                                         ? fmt::format("{}: {}", file_.string(), what)
+                                         : fmt::format("{}:{}: {}", file_.string(), line, what));
+  }
+
+  // Every key of `table` must be one of `known`.
+  template <size_t kCount>
+  Status Keys(const toml::table& table, const std::array<std::string_view, kCount>& known) const {
+    for (const auto& [key, value] : table) {
+      if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
+        return Complain(key.source(), fmt::format("unknown key '{}'; known here: {}", key.str(),
+                                                  fmt::join(known, ", ")));
+      }
+    }
+    return OkStatus();
+  }
+
+  Result<std::string> Text(const toml::table& table, std::string_view key) const {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) {
+      return Complain(table, fmt::format("'{}' is missing", key));
+    }
+    const auto* text = node->as_string();
+    if (text == nullptr) {
+      return Complain(*node, fmt::format("'{}' must be a string in quotes", key));
+    }
+    if (text->get().empty() || text->get().find('\0') != std::string::npos) {
+      return Complain(*node, fmt::format("'{}' is empty or has a NUL in it", key));
+    }
+    return text->get();
+  }
+
+ private:
+  const std::filesystem::path& file_;
+};
+
+bool IsUuid(std::string_view text) {
+  if (text.size() != 36) {
+    return false;
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    if (dash ? text[i] != '-' : std::isxdigit(static_cast<unsigned char>(text[i])) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// ssd0 ... ssd31, log0 ... log3
+bool IsMemberName(std::string_view name) {
+  if (!name.starts_with("ssd") && !name.starts_with("log")) {
+    return false;
+  }
+  const std::string_view number = name.substr(3);
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !number.empty() && number.size() <= 2 &&
+         std::all_of(number.begin(), number.end(), digit) &&
+         (number.size() == 1 || number.front() != '0');
+}
+
+Status ReadMember(const Reader& reader, const toml::node& node, ArrayFile& array) {
+  constexpr std::array<std::string_view, 2> kKeys = {"name", "path"};
+  const toml::table* table = node.as_table();
+  if (table == nullptr) {
+    return reader.Complain(node, "'member' must be a table: [[member]]");
+  }
+  EPLOG_TRY(reader.Keys(*table, kKeys));
+  auto name = reader.Text(*table, "name");
+  if (!name.ok()) {
+    return Fail(std::move(name).error());
+  }
+  auto path = reader.Text(*table, "path");
+  if (!path.ok()) {
+    return Fail(std::move(path).error());
+  }
+  if (!IsMemberName(*name)) {
+    return reader.Complain(
+        *table->get("name"),
+        fmt::format("'{}' is no member name; write ssd0, ssd1, ... log0, ...", *name));
+  }
+  MemberPath member{std::move(*name), std::move(*path)};
+  for (const MemberPath& other : array.members) {
+    if (other.name == member.name) {
+      return reader.Complain(*table->get("name"),
+                             fmt::format("member '{}' is listed twice", member.name));
+    }
+    if (array.Locate(other) == array.Locate(member)) {
+      return reader.Complain(
+          *table->get("path"),
+          fmt::format("'{}' is the path of {} and of {}", member.path, other.name, member.name));
+    }
+  }
+  array.members.push_back(std::move(member));
+  return OkStatus();
+}
+
+Result<ArrayFile> ReadArray(const toml::table& root, const std::filesystem::path& file) {
+  constexpr std::array<std::string_view, 3> kKeys = {"uuid", "name", "member"};
+  const Reader reader(file);
+  ArrayFile array;
+  array.file = file;
+  EPLOG_TRY(reader.Keys(root, kKeys));
+  auto uuid = reader.Text(root, "uuid");
+  if (!uuid.ok()) {
+    return Fail(std::move(uuid).error());
+  }
+  if (!IsUuid(*uuid)) {
+    return reader.Complain(*root.get("uuid"), fmt::format("'{}' is not a UUID", *uuid));
+  }
+  array.uuid = std::move(*uuid);
+  auto name = reader.Text(root, "name");
+  if (!name.ok()) {
+    return Fail(std::move(name).error());
+  }
+  if (name->size() > kMaxNameBytes) {
+    return reader.Complain(*root.get("name"),
+                           fmt::format("'name' is longer than {} bytes", kMaxNameBytes));
+  }
+  array.name = std::move(*name);
+  const toml::node* members = root.get("member");
+  if (members == nullptr || !members->is_array() || members->as_array()->empty()) {
+    return reader.Complain(members == nullptr ? static_cast<const toml::node&>(root) : *members,
+                           "no members; each needs a [[member]] with name and path");
+  }
+  for (const toml::node& member : *members->as_array()) {
+    EPLOG_TRY(ReadMember(reader, member, array));
+  }
+  return array;
+}
+
+// A TOML basic string.
+std::string Quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(byte));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+Status WriteAll(int fd, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t wrote = ::write(fd, text.data(), text.size());
+    if (wrote < 0 && errno != EINTR) {
+      return FailErrno(errno, "cannot write " + path);
+    }
+    if (wrote > 0) {
+      text.remove_prefix(static_cast<size_t>(wrote));
+    }
+  }
+  return OkStatus();
+}
+
+Status SyncDirectory(const std::filesystem::path& directory) {
+  const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || ::fsync(fd.get()) != 0) {
+    return FailErrno(errno, "cannot sync the directory " + directory.string());
+  }
+  return OkStatus();
+}
+
+Status WriteTemporary(const std::string& path, std::string_view text) {
+  const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (fd.get() < 0) {
+    return FailErrno(errno, "cannot create " + path);
+  }
+  EPLOG_TRY(WriteAll(fd.get(), text, path));
+  if (::fsync(fd.get()) != 0) {
+    return FailErrno(errno, "cannot sync " + path);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::filesystem::path ArrayFile::Locate(const MemberPath& member) const {
+  return (file.parent_path() / member.path).lexically_normal();
+}
+
+std::filesystem::path ArrayFile::Argument() const {
+  return file.filename() == kArrayFileName ? file.parent_path() : file;
+}
+
+std::filesystem::path ArrayFilePath(const std::filesystem::path& argument) {
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(argument, ignored).lexically_normal();
+  if (!path.has_filename()) {
+    path = path.parent_path();  // a trailing slash
+  }
+  const bool directory = std::filesystem::is_directory(path, ignored);
+  const bool names_file = path.extension() == ".toml" && !directory;
+  return names_file || std::filesystem::is_regular_file(path, ignored) ? path
+                                                                       : path / kArrayFileName;
+}
+
+Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::path& file) {
+  // toml++ reports syntax errors by exception; none leaves this function.
+  try {
+    const toml::table root = toml::parse(text, file.string());
+    return ReadArray(root, file);
+  } catch (const toml::parse_error& error) {
+    std::string what(error.description());
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{}:{}: {}", file.string(), error.source().begin.line, what));
+  }
+}
+
+Result<ArrayFile> LoadArrayFile(const std::filesystem::path& argument) {
+  const std::filesystem::path file = ArrayFilePath(argument);
+  std::error_code error;
+  const auto type = std::filesystem::status(file, error).type();
+  if (type == std::filesystem::file_type::not_found) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("no array at {}: there is no {}; 'eplog create' makes one",
+                            argument.string(), file.string()));
+  }
+  if (error) {
+    return FailErrno(error.value(), "cannot look at " + file.string());
+  }
+  if (type != std::filesystem::file_type::regular) {
+    return Fail(
+        ErrorCode::kNotFound,
+        fmt::format("{} is neither an array's directory nor its array.toml", argument.string()));
+  }
+  const auto size = std::filesystem::file_size(file, error);
+  if (!error && size > kMaxFileBytes) {
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{} is too large for an array.toml", file.string()));
+  }
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) {
+    return FailErrno(errno == 0 ? EIO : errno, "cannot read " + file.string());
+  }
+  return ParseArrayFile(text.str(), file);
+}
+
+std::string FormatArrayFile(const ArrayFile& array) {
+  std::string out =
+      "# Where the members of this array are. The truth about the array is in its superblocks.\n";
+  out += fmt::format("uuid = {}\nname = {}\n", Quote(array.uuid), Quote(array.name));
+  for (const MemberPath& member : array.members) {
+    out +=
+        fmt::format("\n[[member]]\nname = {}\npath = {}\n", Quote(member.name), Quote(member.path));
+  }
+  return out;
+}
+
+Status WriteArrayFile(const ArrayFile& array) {
+  const std::string temporary = fmt::format("{}.{}.tmp", array.file.string(), ::getpid());
+  Status written = WriteTemporary(temporary, FormatArrayFile(array));
+  if (written.ok() && ::rename(temporary.c_str(), array.file.c_str()) != 0) {
+    written = FailErrno(errno, "cannot rename to " + array.file.string());
+  }
+  if (!written.ok()) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  return SyncDirectory(array.file.parent_path());
+}
+
+}  // namespace eplog::cli

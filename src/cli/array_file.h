@@ -1,0 +1,58 @@
+// array.toml: where to look for an array's members. The truth is in the superblocks; this file only
+// says where.
+//
+//   uuid = "3f0c...-..."
+//   name = "array"
+//   [[member]]
+//   name = "ssd0"          # ssd0 ..., log0 ...
+//   path = "ssd0"          # relative to the file's directory, or absolute
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace eplog::cli {
+
+inline constexpr char kArrayFileName[] = "array.toml";
+
+struct MemberPath {
+  std::string name;
+  std::string path;  // as written in the file
+  bool operator==(const MemberPath&) const = default;
+};
+
+struct ArrayFile {
+  std::filesystem::path file;  // absolute
+  std::string uuid;
+  std::string name;
+  std::vector<MemberPath> members;
+
+  // Where a member is: its path, taken from the directory of the file.
+  [[nodiscard]] std::filesystem::path Locate(const MemberPath& member) const;
+  // The argument that a person would type for this array: the directory for an array.toml, else the
+  // file.
+  [[nodiscard]] std::filesystem::path Argument() const;
+};
+
+// The file that an ARRAY argument means: DIR/array.toml for a directory, else the path itself.
+// Absolute. Need not exist; says nothing about what is in it.
+std::filesystem::path ArrayFilePath(const std::filesystem::path& argument);
+
+// Unknown keys, wrong types, missing or doubled members: kCorrupt, one line with file and line
+// number. `file` is kept in the result and shown in messages.
+Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::path& file);
+
+// Find and parse the file of an ARRAY argument. kNotFound with the mend if there is none.
+Result<ArrayFile> LoadArrayFile(const std::filesystem::path& argument);
+
+std::string FormatArrayFile(const ArrayFile& array);
+
+// Write to array.file atomically and durably: a temporary file beside it, fsync, rename, fsync of
+// the directory.
+Status WriteArrayFile(const ArrayFile& array);
+
+}  // namespace eplog::cli

@@ -1,0 +1,126 @@
+// eplog check: every structure, reference, CRC and parity of an array that is not mounted. Changes
+// nothing.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+#include "frontend/status_json.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "check";
+constexpr size_t kShownProblems = 20;
+
+struct CheckCommand {
+  std::string array;
+  bool json = false;
+};
+
+struct Findings {
+  CheckReport report;
+  ArrayStatus status;
+};
+
+bool Degraded(const ArrayStatus& status) {
+  return status.state != ArrayState::kClean && status.state != ArrayState::kActive;
+}
+
+Result<Findings> Check(const ArrayFile& file) {
+  if (const auto server = FindServer(file)) {
+    return Fail(
+        ErrorCode::kBusy,
+        fmt::format(
+            "{} is mounted at {} by process {}; a check needs it unmounted: eplog umount {}",
+            file.Argument().string(), server->directory, server->pid,
+            ShellWord(file.Argument().string())));
+  }
+  MemberOptions options;
+  options.read_only = true;
+  auto session = Session::Open(kVerb, file, options);
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  ProgressBar bar(kVerb, "checking", ProgressBar::Unit::kCount);
+  auto report = (*session)->Run((*session)->array().Check(bar.Sink()));
+  if (!report.ok()) {
+    return Fail(std::move(report).error());
+  }
+  return Findings{std::move(*report), (*session)->array().GetStatus()};
+}
+
+Json ToJson(const ArrayFile& file, const Findings& findings) {
+  const CheckReport& report = findings.report;
+  return {{"array",
+           {{"uuid", findings.status.uuid},
+            {"name", findings.status.name},
+            {"file", file.file.string()}}},
+          {"degraded", Degraded(findings.status)},
+          {"rows_checked", report.rows_checked},
+          {"chunks_checked", report.chunks_checked},
+          {"parity_checked", report.parity_checked},
+          {"log_stripes_checked", report.log_stripes_checked},
+          {"problems_found", report.problems_found},
+          {"problems", report.problems}};
+}
+
+void PrintForPeople(const Findings& findings) {
+  const CheckReport& report = findings.report;
+  size_t shown = 0;
+  for (const std::string& problem : report.problems) {
+    if (shown++ == kShownProblems) {
+      break;
+    }
+    Print(Paint(Colour::kRed, "problem: ") + problem);
+  }
+  if (report.problems_found > kShownProblems) {
+    Print(fmt::format("... and {} more; --json lists up to 1000",
+                      report.problems_found - kShownProblems));
+  }
+  Print(fmt::format("checked {} rows, {} chunks, {} parities, {} log stripes of '{}': {}",
+                    report.rows_checked, report.chunks_checked, report.parity_checked,
+                    report.log_stripes_checked, findings.status.name,
+                    report.problems_found == 0
+                        ? Paint(Colour::kGreen, "all is well")
+                        : fmt::format("{} problems", report.problems_found)));
+  if (Degraded(findings.status)) {
+    Print(Paint(Colour::kYellow, "the array is degraded: ") + "see eplog status");
+  }
+}
+
+int RunCheck(const CheckCommand& command) {
+  auto file = LoadArrayFile(command.array);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  auto findings = Check(*file);
+  if (!findings.ok()) {
+    return ReportError(kVerb, findings.error());
+  }
+  if (command.json) {
+    PrintJson(ToJson(*file, *findings));
+  } else {
+    PrintForPeople(*findings);
+  }
+  return findings->report.problems_found == 0 && !Degraded(findings->status) ? kDone
+                                                                             : kDoneWithFindings;
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Run& run) {
+  auto command = std::make_shared<CheckCommand>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb, "check everything on an unmounted array; exit status 3 if it found any");
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_flag("--json", command->json, kJsonHelp);
+  verb->footer("Example:\n  eplog check ./array");
+  verb->callback([command, &run] { run = [command] { return RunCheck(*command); }; });
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,47 @@
+// eplog checkpoint: write the metadata to the SSDs now, so that the next recovery is short.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "checkpoint";
+
+int RunCheckpoint(const std::string& argument) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  ProgressBar bar(kVerb, "writing a checkpoint", ProgressBar::Unit::kCount);
+  const auto offline = [](Session& session) -> Result<Json> {
+    EPLOG_TRY(session.Run(session.array().Checkpoint()));
+    return Json();
+  };
+  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  bar.Finish();
+  if (!done.ok()) {
+    return ReportError(kVerb, done.error());
+  }
+  Print(fmt::format("wrote a checkpoint of '{}'", file->name));
+  return kDone;
+}
+
+}  // namespace
+
+void AddCheckpoint(CLI::App& app, Run& run) {
+  auto argument = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand(kVerb, "write a checkpoint of the metadata now; durable on return");
+  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
+  verb->footer("Example:\n  eplog checkpoint ./array");
+  verb->callback([argument, &run] { run = [argument] { return RunCheckpoint(*argument); }; });
+}
+
+}  // namespace eplog::cli

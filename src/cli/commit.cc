@@ -1,0 +1,47 @@
+// eplog commit: parity catches up now with everything that is pending.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "commit";
+
+int RunCommit(const std::string& argument) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  ProgressBar bar(kVerb, "committing", ProgressBar::Unit::kCount);
+  const auto offline = [&](Session& session) -> Result<Json> {
+    EPLOG_TRY(session.Run(session.array().Commit(bar.Sink())));
+    return Json();
+  };
+  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  bar.Finish();
+  if (!done.ok()) {
+    return ReportError(kVerb, done.error());
+  }
+  Print(fmt::format("committed '{}': the parity on its SSDs covers all data", file->name));
+  return kDone;
+}
+
+}  // namespace
+
+void AddCommit(CLI::App& app, Run& run) {
+  auto argument = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand(kVerb, "commit parity for all pending updates now; durable on return");
+  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
+  verb->footer("Example:\n  eplog commit ./array");
+  verb->callback([argument, &run] { run = [argument] { return RunCommit(*argument); }; });
+}
+
+}  // namespace eplog::cli

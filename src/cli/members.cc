@@ -1,0 +1,98 @@
+#include "cli/members.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "cli/probe.h"
+#include "device/file_device.h"
+#include "device/wrappers.h"
+
+namespace eplog::cli {
+namespace {
+
+// Says that it flushed and does not pass it on.
+class DeafDevice final : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Task<Status> Flush() override { co_return OkStatus(); }
+};
+
+std::unique_ptr<Device> Wrap(IoUringLoop& loop, std::unique_ptr<Device> device,
+                             const MemberOptions& options) {
+  if (options.volatile_cache) {
+    device = std::make_unique<VolatileCacheDevice>(loop, std::move(device));
+  }
+  if (options.ignore_flush) {
+    device = std::make_unique<DeafDevice>(std::move(device));
+  }
+  return device;
+}
+
+// Somebody has to do something about these before the array may be opened at all; other errors mean
+// that the member is as good as gone.
+bool StopsOpening(const Error& error) {
+  return error.code == ErrorCode::kBusy || error.errno_value == EACCES ||
+         error.errno_value == EPERM || error.errno_value == EMFILE;
+}
+
+Status CheckDistinct(const ArrayFile& array) {
+  std::vector<std::pair<DeviceIdentity, const MemberPath*>> seen;
+  for (const MemberPath& member : array.members) {
+    const auto identity = IdentifyDevice(array.Locate(member));
+    if (!identity.ok()) {
+      continue;
+    }
+    for (const auto& [other, other_member] : seen) {
+      if (other == *identity) {
+        return Fail(
+            ErrorCode::kCorrupt,
+            fmt::format("{}: {} and {} are the same device ({} and {})", array.file.string(),
+                        other_member->name, member.name, array.Locate(*other_member).string(),
+                        array.Locate(member).string()));
+      }
+    }
+    seen.emplace_back(*identity, &member);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::vector<Device*> Members::Pointers() const {
+  std::vector<Device*> out;
+  for (const auto& device : devices) {
+    out.push_back(device.get());
+  }
+  return out;
+}
+
+Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
+                            const MemberOptions& options) {
+  EPLOG_TRY(CheckDistinct(array));
+  Members members;
+  FileDeviceOptions device_options;
+  device_options.read_only = options.read_only;
+  for (const MemberPath& member : array.members) {
+    auto device = FileDevice::Open(loop, array.Locate(member).string(), device_options);
+    if (device.ok()) {
+      members.devices.push_back(Wrap(loop, std::move(*device), options));
+      continue;
+    }
+    if (StopsOpening(device.error())) {
+      return Fail(std::move(device).error());
+    }
+    members.missing.push_back(
+        fmt::format("{} is missing: {}", member.name, device.error().ToString()));
+  }
+  if (members.devices.empty()) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("none of the {} members that {} lists is there ({})",
+                            array.members.size(), array.file.string(), members.missing.front()));
+  }
+  return members;
+}
+
+}  // namespace eplog::cli

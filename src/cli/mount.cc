@@ -1,0 +1,241 @@
+// eplog mount: serve an array's volumes as files in a directory. What can be checked is checked in
+// the calling process, so that complaints come at once; the serving process opens the array, under
+// its locks.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/mount_table.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+#include "frontend/control.h"
+#include "frontend/daemon.h"
+#include "frontend/fuse_mount.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "mount";
+
+struct MountCommand {
+  std::string array;
+  std::string directory;
+  bool foreground = false;
+  bool read_only = false;
+  bool allow_other = false;
+  // Not in the help: for crash tests, which kill the serving process (see MemberOptions).
+  bool test_volatile_cache = false;
+  bool test_ignore_flush = false;
+};
+
+// A directory to mount on; what was made of it goes away again unless the mount succeeded.
+class MountDirectory {
+ public:
+  static Result<std::unique_ptr<MountDirectory>> Prepare(const std::string& typed);
+  MountDirectory(const MountDirectory&) = delete;
+  MountDirectory& operator=(const MountDirectory&) = delete;
+  ~MountDirectory() {
+    for (size_t i = made_.size(); i-- > 0 && !kept_;) {
+      ::rmdir(made_[i].c_str());
+    }
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  void Keep() { kept_ = true; }
+
+ private:
+  MountDirectory() = default;
+  Status Make(const std::filesystem::path& path);
+  [[nodiscard]] Status CheckUsable() const;
+
+  std::string path_;
+  std::vector<std::filesystem::path> made_;  // outermost first
+  bool kept_ = false;
+};
+
+Status MountDirectory::Make(const std::filesystem::path& path) {
+  std::error_code error;
+  std::vector<std::filesystem::path> absent;
+  for (auto at = path; !std::filesystem::exists(at, error) && at.has_relative_path();
+       at = at.parent_path()) {
+    if (error) {
+      return FailErrno(error.value(), "cannot look at " + at.string());
+    }
+    absent.push_back(at);
+  }
+  for (size_t i = absent.size(); i-- > 0;) {
+    std::filesystem::create_directory(absent[i], error);
+    if (error) {
+      return FailErrno(error.value(), "cannot make the directory " + absent[i].string());
+    }
+    made_.push_back(absent[i]);
+  }
+  return OkStatus();
+}
+
+Status MountDirectory::CheckUsable() const {
+  if (const auto mount = FindMountOn(path_)) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("{} is in use: the array at {} is mounted there; eplog umount {}",
+                            path_, mount->source, ShellWord(path_)));
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(path_, error)) {
+    return error ? FailErrno(error.value(), "cannot look at " + path_)
+                 : Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a directory", path_));
+  }
+  const std::filesystem::directory_iterator entries(path_, error);
+  if (error) {
+    return FailErrno(error.value(), "cannot look into " + path_);
+  }
+  if (entries != std::filesystem::directory_iterator()) {
+    return Fail(
+        ErrorCode::kExists,
+        fmt::format(
+            "{} is not empty (it holds '{}'), and a mount would hide that; take another directory",
+            path_, entries->path().filename().string()));
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::string& typed) {
+  std::unique_ptr<MountDirectory> directory(new MountDirectory());
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(typed, ignored).lexically_normal();
+  if (!path.has_filename() && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  if (MountIsDead(path.string())) {  // left by a killed process: mounting clears it
+    auto resolved = ResolveMountpoint(path.string());
+    if (!resolved.ok()) {
+      return Fail(std::move(resolved).error());
+    }
+    directory->path_ = std::move(*resolved);
+    return directory;
+  }
+  EPLOG_TRY(directory->Make(path));
+  auto resolved = ResolveMountpoint(path.string());
+  if (!resolved.ok()) {
+    return Fail(std::move(resolved).error());
+  }
+  directory->path_ = std::move(*resolved);
+  EPLOG_TRY(directory->CheckUsable());
+  return directory;
+}
+
+Status CheckNotServed(const ArrayFile& file) {
+  const auto server = FindServer(file);
+  if (!server) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kBusy,
+              fmt::format("{} is mounted already, at {} by process {}; eplog umount {} ends that",
+                          file.Argument().string(), server->directory, server->pid,
+                          ShellWord(file.Argument().string())));
+}
+
+// In the serving process.
+int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
+                        const std::string& directory, const ReadyFn& ready) {
+  MemberOptions options;
+  options.read_only = command.read_only;
+  options.volatile_cache = command.test_volatile_cache;
+  options.ignore_flush = command.test_ignore_flush;
+  auto session = Session::Open(kVerb, file, options);
+  if (!session.ok()) {
+    return ReportError(kVerb, session.error());
+  }
+  ServeOptions serve;
+  serve.fuse.mountpoint = directory;
+  serve.fuse.fsname = file.Argument().string();
+  serve.fuse.allow_other = command.allow_other;
+  serve.fuse.read_only = command.read_only;
+  Session* const opened = session->get();
+  serve.release = [opened] { opened->Release(); };
+  const Status served = ServeArray((*session)->loop(), (*session)->array(), serve, ready);
+  return served.ok() ? kDone : ReportError(kVerb, served.error());
+}
+
+// What a person wants to know next. Asked from the serving process, so that it is known to answer.
+std::string Welcome(const ArrayFile& file, const MountCommand& command) {
+  const std::string directory = ShellWord(command.directory);
+  const std::string next =
+      command.read_only
+          ? fmt::format("next: ls {}; eplog umount {}", directory, directory)
+          : fmt::format("next: truncate -s 1G {}/NAME makes a volume; eplog umount {} ends",
+                        directory, directory);
+  std::string state = "unknown";
+  const auto status = AskServer(file, {{"verb", "status"}});
+  if (status.ok() && status->contains("array")) {
+    state = status->at("array").value("state", state);
+  }
+  return fmt::format("mounted '{}' ({}{}) at {}\n{}", file.name, state,
+                     command.read_only ? ", read-only" : "", command.directory, next);
+}
+
+// Beside the control socket; what the serving process says at its end.
+std::string LogPath(const ArrayFile& file) {
+  const std::string socket = ControlSocketPath(file.uuid);
+  const std::filesystem::path path(socket);
+  return PrepareControlDirectory(socket).ok() ? (path.parent_path() / (file.uuid + ".log")).string()
+                                              : "";
+}
+
+int RunMount(const MountCommand& command) {
+  auto file = LoadArrayFile(command.array);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  if (const Status served = CheckNotServed(*file); !served.ok()) {
+    return ReportError(kVerb, served.error());
+  }
+  auto directory = MountDirectory::Prepare(command.directory);
+  if (!directory.ok()) {
+    return ReportError(kVerb, directory.error());
+  }
+  const pid_t caller = ::getpid();
+  const int status = RunDaemonised(command.foreground, LogPath(*file), [&](const ReadyFn& ready) {
+    const auto ready_here = [&] {
+      (*directory)->Keep();
+      if (command.foreground) {
+        Print(fmt::format("serving '{}' at {}; interrupt (Ctrl-C) or 'eplog umount' ends it",
+                          file->name, command.directory));
+        std::fflush(stdout);
+      }
+      ready();
+    };
+    return ServeUntilUnmounted(command, *file, (*directory)->path(), ready_here);
+  });
+  if (status == kDone && ::getpid() == caller && !command.foreground) {
+    (*directory)->Keep();
+    Print(Welcome(*file, command));
+  }
+  return status;
+}
+
+}  // namespace
+
+void AddMount(CLI::App& app, Run& run) {
+  auto command = std::make_shared<MountCommand>();
+  CLI::App* verb = app.add_subcommand(kVerb, "serve an array's volumes as files in a directory");
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_option("DIR", command->directory, "where; made if it is not there")->required();
+  verb->add_flag("-f,--foreground", command->foreground,
+                 "stay in front instead of going to the background");
+  verb->add_flag("--read-only", command->read_only, "recover in memory and write nothing");
+  verb->add_flag("--allow-other", command->allow_other,
+                 "let other users in, by the files' permissions");
+  verb->add_flag("--test-volatile-cache", command->test_volatile_cache)->group("");
+  verb->add_flag("--test-ignore-flush", command->test_ignore_flush)->group("");
+  verb->footer("Example:\n  eplog mount ./array ./mnt");
+  verb->callback([command, &run] { run = [command] { return RunMount(*command); }; });
+}
+
+}  // namespace eplog::cli

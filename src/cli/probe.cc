@@ -1,0 +1,205 @@
+#include "cli/probe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cli/file_descriptor.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr uint64_t kLookBytes = uint64_t{1} << 20;  // at the beginning and at the end
+
+struct Signature {
+  uint64_t offset;
+  std::string_view magic;
+  const char* what;
+};
+
+// The usual things that one would be sorry to overwrite.
+constexpr std::array<Signature, 12> kSignatures = {{
+    {0x438, "\x53\xEF", "an ext4 file system"},
+    {0, "XFSB", "an XFS file system"},
+    {0x10040, "_BHRfS_M", "a btrfs file system"},
+    {0x400, "\x10\x20\xF5\xF2", "an F2FS file system"},
+    {3, "NTFS    ", "an NTFS file system"},
+    {0, "hsqs", "a squashfs image"},
+    {0, "LUKS\xBA\xBE", "an encrypted (LUKS) volume"},
+    {512, "LABELONE", "an LVM physical volume"},
+    {0x1000, "\xFC\x4E\x2B\xA9", "a Linux MD member"},
+    {4086, "SWAPSPACE2", "swap space"},
+    {512, "EFI PART", "a partition table (GPT)"},
+    {510, "\x55\xAA", "a boot sector or partition table"},
+}};
+
+Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) {
+    return FailErrno(errno, "cannot open " + path.string());
+  }
+  return fd;
+}
+
+// What is there of the range: short at the end of the file.
+Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t length,
+                                         const std::filesystem::path& path) {
+  std::vector<std::byte> bytes(length);
+  size_t got = 0;
+  while (got < length) {
+    const ssize_t n =
+        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      return FailErrno(errno, "cannot read " + path.string());
+    }
+    if (n == 0) {
+      break;
+    }
+    got += static_cast<size_t>(n);
+  }
+  bytes.resize(got);
+  return bytes;
+}
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+bool Matches(const Signature& signature, std::span<const std::byte> bytes) {
+  return bytes.size() >= signature.offset + signature.magic.size() &&
+         std::memcmp(bytes.data() + signature.offset, signature.magic.data(),
+                     signature.magic.size()) == 0;
+}
+
+}  // namespace
+
+Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) {
+      return Fail(ErrorCode::kNotFound, fmt::format("there is no {}", path.string()));
+    }
+    return FailErrno(error, "cannot look at " + path.string());
+  }
+  if (S_ISBLK(info.st_mode)) {
+    return DeviceIdentity{true, info.st_rdev, 0};
+  }
+  if (S_ISREG(info.st_mode)) {
+    return DeviceIdentity{false, info.st_dev, info.st_ino};
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} is neither a regular file nor a block device", path.string()));
+}
+
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
+  auto identity = IdentifyDevice(path);
+  if (!identity.ok()) {
+    return Fail(std::move(identity).error());
+  }
+  ProbedDevice probed;
+  probed.identity = *identity;
+  probed.block = identity->block;
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  if (probed.block) {
+    if (::ioctl(fd->get(), BLKGETSIZE64, &probed.size_bytes) != 0) {
+      return FailErrno(errno, "cannot tell the size of " + path.string());
+    }
+    return probed;
+  }
+  struct stat info = {};
+  if (::fstat(fd->get(), &info) != 0) {
+    return FailErrno(errno, "cannot look at " + path.string());
+  }
+  probed.size_bytes = static_cast<uint64_t>(info.st_size);
+  probed.disk_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
+  return probed;
+}
+
+Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes) {
+  auto superblock = ReadSuperblock(path);
+  if (superblock.ok()) {
+    return fmt::format("a member ({}) of the EPLOG array '{}', {}",
+                       MemberName(superblock->geometry, superblock->index), superblock->name,
+                       UuidToString(superblock->array_uuid));
+  }
+  if (superblock.error().code == ErrorCode::kUnsupported) {
+    return std::string("a member of an EPLOG array of a newer version");
+  }
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  auto head = ReadRange(fd->get(), 0, std::min(kLookBytes, size_bytes), path);
+  if (!head.ok()) {
+    return Fail(std::move(head).error());
+  }
+  for (const Signature& signature : kSignatures) {
+    if (Matches(signature, *head)) {
+      return std::string(signature.what);
+    }
+  }
+  const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
+  auto tail = ReadRange(fd->get(), tail_at, std::min(kLookBytes, size_bytes), path);
+  if (!tail.ok()) {
+    return Fail(std::move(tail).error());
+  }
+  return std::string(AllZero(*head) && AllZero(*tail) ? "" : "data");
+}
+
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  std::optional<Superblock> newest;
+  Error error;
+  error.code = ErrorCode::kNotFound;
+  error.message = fmt::format("{} has no EPLOG superblock", path.string());
+  for (const uint64_t offset : kSuperblockCopyOffset) {
+    auto bytes = ReadRange(fd->get(), offset, kSuperblockCopyBytes, path);
+    if (!bytes.ok()) {
+      return Fail(std::move(bytes).error());
+    }
+    if (bytes->size() < kSuperblockCopyBytes) {
+      continue;
+    }
+    auto copy = DecodeSuperblock(*bytes);
+    if (copy.ok()) {
+      if (!newest || copy->generation > newest->generation) {
+        newest = std::move(*copy);
+      }
+    } else if (copy.error().code != ErrorCode::kNotFound) {
+      error.code = copy.error().code;
+      error.message = fmt::format("{}: {}", path.string(), copy.error().message);
+    }
+  }
+  if (!newest) {
+    return Fail(std::move(error));
+  }
+  return std::move(*newest);
+}
+
+std::string MemberName(const Geometry& geometry, DeviceIndex index) {
+  return geometry.IsLog(index) ? fmt::format("log{}", index.value - geometry.n)
+                               : fmt::format("ssd{}", index.value);
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,48 @@
+// Looking at a path that is to become, or is, a member: which device it really is, how large, and
+// what it holds. Plain reads, no lock, nothing is changed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "format/superblock.h"
+
+namespace eplog::cli {
+
+// The same for every path to one file (links) and for every node of one block device.
+struct DeviceIdentity {
+  bool block = false;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  bool operator==(const DeviceIdentity&) const = default;
+};
+
+struct ProbedDevice {
+  DeviceIdentity identity;
+  bool block = false;
+  uint64_t size_bytes = 0;
+  uint64_t disk_bytes = 0;  // a file: what it takes on its file system
+};
+
+// kNotFound: no such path. kInvalidArgument: neither a regular file nor a block device.
+Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path);
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path);
+
+// What lies on it, in a few words ("an ext4 file system", "a member of the EPLOG array 'a'",
+// "data"); empty if its beginning and end are all zero.
+Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes);
+
+// The newest of the two superblock copies that is whole. kNotFound: neither is there. Errors of
+// both copies are told apart as DecodeSuperblock does: a newer version or a damaged copy is not
+// `not found`.
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path);
+
+// ssd3, log0
+std::string MemberName(const Geometry& geometry, DeviceIndex index);
+
+}  // namespace eplog::cli

@@ -1,0 +1,115 @@
+#include "cli/session.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+
+#include <utility>
+
+#include "cli/console.h"
+#include "cli/mount_table.h"
+#include "frontend/control.h"
+
+namespace eplog::cli {
+
+uint64_t Entropy() {
+  uint64_t value = 0;
+  const ssize_t got = ::getrandom(&value, sizeof(value), 0);
+  EPLOG_CHECK(got == ssize_t{sizeof(value)}, "the kernel gives no random numbers");
+  return value;
+}
+
+Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
+                                               const MemberOptions& options) {
+  std::unique_ptr<Session> session(new Session());
+  auto loop = IoUringLoop::Create();
+  if (!loop.ok()) {
+    return Fail(std::move(loop).error());
+  }
+  session->loop_ = std::move(*loop);
+  auto members = OpenMembers(*session->loop_, file, options);
+  if (!members.ok()) {
+    return Fail(std::move(members).error());
+  }
+  session->members_ = std::move(*members);
+  for (const std::string& missing : session->members_.missing) {
+    Warn(verb, missing);
+  }
+  OpenOptions open;
+  open.read_only = options.read_only;
+  open.entropy = Entropy();
+  auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));
+  if (!array.ok()) {
+    return Fail(std::move(array).error());
+  }
+  session->array_ = std::move(*array);
+  const std::string uuid = session->array_->GetStatus().uuid;
+  if (uuid != file.uuid) {
+    return Fail(
+        ErrorCode::kCorrupt,
+        fmt::format(
+            "{} names the array {}, but its members belong to {}; put the right members or the "
+            "right uuid into it",
+            file.file.string(), file.uuid, uuid));
+  }
+  return session;
+}
+
+Status Session::Close() {
+  Status closed = Run(array_->Close());
+  Release();
+  return closed;
+}
+
+void Session::Release() {
+  array_.reset();
+  members_.devices.clear();
+}
+
+Session::~Session() {
+  if (array_ != nullptr) {
+    loop_->Abort();
+    array_.reset();
+  }
+}
+
+Result<Json> AskServer(const ArrayFile& file, const Json& request,
+                       const std::function<void(uint64_t, uint64_t)>& progress) {
+  return ControlRequest(ControlSocketPath(file.uuid), request, progress);
+}
+
+std::optional<Server> FindServer(const ArrayFile& file) {
+  const auto status = AskServer(file, {{"verb", "status"}});
+  if (!status.ok() || !status->contains("array")) {
+    return std::nullopt;
+  }
+  const Json& array = status->at("array");
+  Server server;
+  if (array.contains("pid") && array["pid"].is_number_integer()) {
+    server.pid = array["pid"].get<int>();
+  }
+  const auto mount = FindMountOf(file.Argument());
+  server.directory = mount ? mount->directory : "";
+  return server;
+}
+
+Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
+                       const std::function<Result<Json>(Session&)>& offline,
+                       const std::function<void(uint64_t, uint64_t)>& progress) {
+  auto answer = AskServer(file, request, progress);
+  // `not found` may also be the server's answer about a volume.
+  if (answer.ok() || answer.error().code != ErrorCode::kNotFound || FindServer(file)) {
+    return answer;
+  }
+  auto session = Session::Open(verb, file, MemberOptions{});
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  auto result = offline(**session);
+  Status closed = (*session)->Close();
+  if (result.ok() && !closed.ok()) {
+    return Fail(std::move(closed).error());
+  }
+  return result;
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,90 @@
+// How a verb reaches an array: by asking the process that serves it, or by opening it in this
+// process under its lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/result.h"
+#include "cli/array_file.h"
+#include "cli/members.h"
+#include "eplog/array.h"
+#include "frontend/json.h"
+#include "runtime/io_uring_loop.h"
+
+namespace eplog::cli {
+
+namespace internal {
+template <typename T>
+Task<void> KeepResult(Task<T> task, std::optional<T>& result) {
+  T value = co_await task;
+  result.emplace(std::move(value));
+}
+}  // namespace internal
+
+// Turn the loop until `task` ends.
+template <typename T>
+T RunTask(EventLoop& loop, Task<T> task) {
+  std::optional<T> result;
+  loop.Spawn(internal::KeepResult(std::move(task), result));
+  const bool ended = loop.RunUntil([&result] { return result.has_value(); });
+  EPLOG_CHECK(ended, "a task waits for something that cannot happen");
+  return std::move(*result);
+}
+
+// From the kernel.
+uint64_t Entropy();
+
+// An array that this process has open. Its destructor drops it without closing: for read-only
+// arrays and errors.
+class Session {
+ public:
+  // `verb` is for warnings about missing members. kBusy names the process that holds the array.
+  static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& file,
+                                               const MemberOptions& options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] Array& array() { return *array_; }
+  [[nodiscard]] IoUringLoop& loop() { return *loop_; }
+  template <typename T>
+  T Run(Task<T> task) {
+    return RunTask(*loop_, std::move(task));
+  }
+  // Flush, checkpoint, stop, let the devices go. At the end of every change.
+  Status Close();
+  // After the array was closed by somebody else: drop it and let the devices go.
+  void Release();
+
+ private:
+  Session() = default;
+
+  std::unique_ptr<IoUringLoop> loop_;  // first, so that it dies last
+  Members members_;
+  std::unique_ptr<Array> array_;
+};
+
+// The process that serves the array answers `request` ({"verb": ...}); kNotFound: nobody serves it.
+Result<Json> AskServer(const ArrayFile& file, const Json& request,
+                       const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// Who serves the array.
+struct Server {
+  int pid = 0;
+  std::string directory;  // empty if it cannot be told
+};
+std::optional<Server> FindServer(const ArrayFile& file);
+
+// What a verb can do in both ways: `request` for the serving process; `offline`, on the array
+// opened here, when there is none. The result of either.
+Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
+                       const std::function<Result<Json>(Session&)>& offline,
+                       const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+}  // namespace eplog::cli

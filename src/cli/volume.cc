@@ -1,0 +1,282 @@
+// eplog volume create|list|resize|delete: through the process that serves the array, else on the
+// array itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/suggest.h"
+#include "cli/units.h"
+#include "cli/verbs.h"
+#include "frontend/status_json.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "volume";
+
+struct VolumeCommand {
+  std::string array;
+  std::string name;
+  std::string size;
+  bool json = false;
+  bool dry_run = false;
+};
+
+Json ListToJson(const std::vector<VolumeInfo>& volumes) {
+  Json list = Json::array();
+  for (const VolumeInfo& volume : volumes) {
+    list.push_back({{"name", volume.name},
+                    {"id", volume.id.value},
+                    {"size_bytes", volume.size_bytes},
+                    {"allocated_bytes", volume.allocated_bytes}});
+  }
+  return list;
+}
+
+// The volumes as the serving process or a read-only opening tells them.
+Result<Json> ListVolumes(std::string_view verb, const ArrayFile& file) {
+  auto served = AskServer(file, {{"verb", "volume-list"}});
+  if (served.ok() || served.error().code != ErrorCode::kNotFound) {
+    return served;
+  }
+  MemberOptions options;
+  options.read_only = true;
+  auto session = Session::Open(verb, file, options);
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  return ListToJson((*session)->array().Volumes());
+}
+
+// A volume by name, or the error that names the nearest.
+Result<Json> PickVolume(const Json& list, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Json& volume : list) {
+    names.push_back(volume.value("name", ""));
+    if (names.back() == name) {
+      return volume;
+    }
+  }
+  const std::string nearest = NearestName(name, names);
+  std::string mend = names.empty() ? "the array has no volumes" : "eplog volume list shows them";
+  if (!nearest.empty()) {
+    mend = fmt::format("did you mean '{}'?", nearest);
+  }
+  return Fail(ErrorCode::kNotFound, fmt::format("there is no volume '{}'; {}", name, mend));
+}
+
+Result<VolumeId> FindVolume(Session& session, const std::string& name) {
+  const auto volume = session.array().FindVolume(name);
+  if (!volume) {
+    auto picked = PickVolume(ListToJson(session.array().Volumes()), name);
+    return Fail(std::move(picked).error());
+  }
+  return volume->id;
+}
+
+// Runs `body` with the array's file; prints its error.
+template <typename Body>
+int WithArray(std::string_view verb, const std::string& argument, const Body& body) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(verb, file.error());
+  }
+  const Status done = body(*file);
+  return done.ok() ? kDone : ReportError(verb, done.error());
+}
+
+Status Create(const VolumeCommand& command, const ArrayFile& file) {
+  const auto size = ParseSize(command.size);
+  if (!size.ok()) {
+    return Fail(size.error());
+  }
+  const Json request = {{"verb", "volume-create"}, {"name", command.name}, {"size_bytes", *size}};
+  const auto offline = [&](Session& session) -> Result<Json> {
+    const auto id = session.Run(session.array().CreateVolume(command.name, *size));
+    if (!id.ok()) {
+      return Fail(id.error());
+    }
+    return Json{{"id", id->value}};
+  };
+  const auto done = AskOrOpen("volume create", file, request, offline);
+  if (!done.ok()) {
+    return Fail(done.error());
+  }
+  Print(fmt::format("created volume '{}' of {}", command.name, HumanBytes(*size)));
+  return OkStatus();
+}
+
+Status List(const VolumeCommand& command, const ArrayFile& file) {
+  const auto list = ListVolumes("volume list", file);
+  if (!list.ok()) {
+    return Fail(list.error());
+  }
+  if (command.json) {
+    PrintJson(*list);
+    return OkStatus();
+  }
+  if (list->empty()) {
+    Print(fmt::format("no volumes; eplog volume create {} NAME SIZE makes one",
+                      ShellWord(command.array)));
+    return OkStatus();
+  }
+  size_t width = 4;
+  for (const Json& volume : *list) {
+    width = std::max(width, volume.value("name", "").size());
+  }
+  Print(Paint(Colour::kBold,
+              fmt::format("{:<{}}  {:>11}  {:>11}", "name", width, "size", "allocated")));
+  for (const Json& volume : *list) {
+    Print(fmt::format("{:<{}}  {:>11}  {:>11}", volume.value("name", ""), width,
+                      HumanBytes(volume.value("size_bytes", uint64_t{0})),
+                      HumanBytes(volume.value("allocated_bytes", uint64_t{0}))));
+  }
+  return OkStatus();
+}
+
+// What a resize or delete would do, as a document and for a person.
+void PrintPlan(const VolumeCommand& command, const Json& volume,
+               const std::optional<uint64_t>& new_size) {
+  const auto size = volume.value("size_bytes", uint64_t{0});
+  const auto allocated = volume.value("allocated_bytes", uint64_t{0});
+  const uint64_t cut = new_size ? size - std::min(size, *new_size) : size;
+  if (command.json) {
+    PrintJson({{"dry_run", true},
+               {"volume", volume},
+               {"new_size_bytes", new_size ? Json(*new_size) : Json(nullptr)},
+               {"cut_off_bytes", cut}});
+    return;
+  }
+  const std::string now = fmt::format("'{}' has {}, {} of it allocated", command.name,
+                                      HumanBytes(size), HumanBytes(allocated));
+  if (!new_size) {
+    Print(fmt::format(
+        "would delete, changing nothing now: {}; its data would be gone, redundancy stays as it is",
+        now));
+  } else {
+    Print(fmt::format(
+        "would resize, changing nothing now: {}; it would have {}{}, redundancy stays as it is",
+        now, HumanBytes(*new_size),
+        cut == 0 ? "" : fmt::format(", and the last {} would be gone", HumanBytes(cut))));
+  }
+}
+
+Status Plan(const VolumeCommand& command, const ArrayFile& file,
+            const std::optional<uint64_t>& new_size) {
+  const auto list = ListVolumes(kVerb, file);
+  if (!list.ok()) {
+    return Fail(list.error());
+  }
+  const auto volume = PickVolume(*list, command.name);
+  if (!volume.ok()) {
+    return Fail(volume.error());
+  }
+  PrintPlan(command, *volume, new_size);
+  return OkStatus();
+}
+
+Status Resize(const VolumeCommand& command, const ArrayFile& file) {
+  const auto size = ParseSize(command.size);
+  if (!size.ok()) {
+    return Fail(size.error());
+  }
+  if (command.dry_run) {
+    return Plan(command, file, *size);
+  }
+  const Json request = {{"verb", "volume-resize"}, {"name", command.name}, {"size_bytes", *size}};
+  const auto offline = [&](Session& session) -> Result<Json> {
+    const auto id = FindVolume(session, command.name);
+    if (!id.ok()) {
+      return Fail(id.error());
+    }
+    EPLOG_TRY(session.Run(session.array().ResizeVolume(*id, *size)));
+    return Json();
+  };
+  const auto done = AskOrOpen("volume resize", file, request, offline);
+  if (!done.ok()) {
+    return Fail(done.error());
+  }
+  Print(fmt::format("volume '{}' has {} now", command.name, HumanBytes(*size)));
+  return OkStatus();
+}
+
+Status Delete(const VolumeCommand& command, const ArrayFile& file) {
+  if (command.dry_run) {
+    return Plan(command, file, std::nullopt);
+  }
+  const Json request = {{"verb", "volume-delete"}, {"name", command.name}};
+  const auto offline = [&](Session& session) -> Result<Json> {
+    const auto id = FindVolume(session, command.name);
+    if (!id.ok()) {
+      return Fail(id.error());
+    }
+    EPLOG_TRY(session.Run(session.array().DeleteVolume(*id)));
+    return Json();
+  };
+  const auto done = AskOrOpen("volume delete", file, request, offline);
+  if (!done.ok()) {
+    return Fail(done.error());
+  }
+  Print(fmt::format("deleted volume '{}'", command.name));
+  return OkStatus();
+}
+
+using Action = Status (*)(const VolumeCommand&, const ArrayFile&);
+
+void Bind(CLI::App* verb, const std::shared_ptr<VolumeCommand>& command, Run& run, Action action) {
+  const std::string name = fmt::format("{} {}", kVerb, verb->get_name());
+  verb->callback([command, &run, action, name] {
+    run = [command, action, name] {
+      return WithArray(name, command->array,
+                       [&](const ArrayFile& file) { return action(*command, file); });
+    };
+  });
+}
+
+}  // namespace
+
+void AddVolume(CLI::App& app, Run& run) {
+  auto command = std::make_shared<VolumeCommand>();
+  CLI::App* volume =
+      app.add_subcommand(kVerb, "create, list, resize and delete volumes, mounted or not");
+  volume->require_subcommand(1);
+  volume->footer("Example:\n  eplog volume create ./array data 10G");
+
+  CLI::App* create =
+      volume->add_subcommand("create", "make a volume; it takes room only as it is written");
+  CLI::App* list = volume->add_subcommand("list", "show all volumes");
+  CLI::App* resize =
+      volume->add_subcommand("resize", "grow or shrink; what shrinking cuts off is gone");
+  CLI::App* remove = volume->add_subcommand("delete", "delete a volume and its data");
+  for (CLI::App* verb : {create, list, resize, remove}) {
+    verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  }
+  for (CLI::App* verb : {create, resize, remove}) {
+    verb->add_option("NAME", command->name, "of the volume")->required();
+  }
+  for (CLI::App* verb : {create, resize}) {
+    verb->add_option("SIZE", command->size, "64M, 10G, 1.5T")->required();
+  }
+  for (CLI::App* verb : {resize, remove}) {
+    verb->add_flag("--dry-run", command->dry_run, "print what would happen, change nothing");
+    verb->add_flag("--json", command->json, "with --dry-run: print one JSON document");
+  }
+  list->add_flag("--json", command->json, kJsonHelp);
+  create->footer("Example:\n  eplog volume create ./array data 10G");
+  list->footer("Example:\n  eplog volume list ./array");
+  resize->footer("Example:\n  eplog volume resize ./array data 20G");
+  remove->footer("Example:\n  eplog volume delete ./array data");
+  Bind(create, command, run, Create);
+  Bind(list, command, run, List);
+  Bind(resize, command, run, Resize);
+  Bind(remove, command, run, Delete);
+}
+
+}  // namespace eplog::cli

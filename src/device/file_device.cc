@@ -1,0 +1,320 @@
+#include "device/file_device.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/types.h"
+#include "device/file_lock.h"
+#include "device/request_check.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kMaxPieceBytes = uint64_t{1} << 30;  // Linux transfers less than 2 GiB a request
+constexpr uint32_t kMaxAlignment = kBlockBytes;
+
+// Requests that are worth repeating.
+bool Interrupted(int result) {
+  return result == -EINTR || result == -EAGAIN;
+}
+
+bool DeviceGone(int error) {
+  return error == ENODEV || error == ENXIO || error == ESHUTDOWN;
+}
+
+// The part of `parts` that begins at `done` bytes and fits one request.
+void CutPiece(std::span<const iovec> parts, uint64_t done, std::vector<iovec>& piece) {
+  piece.clear();
+  uint64_t skip = done;
+  uint64_t room = kMaxPieceBytes;
+  for (const iovec& part : parts) {
+    if (skip >= part.iov_len) {
+      skip -= part.iov_len;
+      continue;
+    }
+    const uint64_t take = std::min<uint64_t>(part.iov_len - skip, room);
+    piece.push_back({static_cast<std::byte*>(part.iov_base) + skip, take});
+    skip = 0;
+    room -= take;
+    if (room == 0 || piece.size() == IOV_MAX) {
+      return;
+    }
+  }
+}
+
+// What the block layer lets a discard cover; 0 where there is none. A partition asks its disk.
+uint64_t DiscardLimit(dev_t device) {
+  const std::filesystem::path folder =
+      "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  for (const char* place : {"queue", "../queue"}) {
+    std::ifstream in(folder / place / "discard_max_bytes");
+    uint64_t limit = 0;
+    if (in >> limit) {
+      return limit;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FileDevice>> FileDevice::Open(IoUringLoop& loop, const std::string& path,
+                                                     Options options) {
+  std::unique_ptr<FileDevice> device(new FileDevice(loop, path, options));
+  EPLOG_TRY(device->OpenAndLock());
+  EPLOG_TRY(device->FindGeometry());
+  return device;
+}
+
+FileDevice::~FileDevice() {
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+Status FileDevice::OpenAndLock() {
+  struct stat file {};
+  if (stat(path_.c_str(), &file) != 0) {
+    return errno == ENOENT ? Status(Fail(ErrorCode::kNotFound, path_ + " does not exist"))
+                           : Status(FailErrno(errno, path_ + ": cannot be examined"));
+  }
+  block_device_ = S_ISBLK(file.st_mode);
+  if (!block_device_ && !S_ISREG(file.st_mode)) {
+    return Fail(ErrorCode::kInvalidArgument, path_ + " is neither a file nor a block device");
+  }
+  int flags = (options_.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_DIRECT;
+  if (block_device_ && !options_.read_only) {
+    flags |= O_EXCL;  // refused while it is mounted or part of something
+  }
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(kDeadOwnerWaitMs);
+  while ((fd_ = open(path_.c_str(), flags)) < 0) {
+    const int error = errno;
+    if (error == EINVAL && (flags & O_DIRECT) != 0) {
+      flags &= ~O_DIRECT;
+      capabilities_.direct = false;
+    } else if (error == EBUSY) {
+      const std::string why = WhyBlockDeviceBusy(path_, file);
+      if (!why.empty() || std::chrono::steady_clock::now() >= deadline) {
+        return Fail(ErrorCode::kBusy, why.empty() ? path_ + " is in use" : why);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    } else if (error != EINTR) {
+      return FailErrno(error, path_ + ": cannot be opened");
+    }
+  }
+  return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
+}
+
+Status FileDevice::FindGeometry() {
+  EPLOG_TRY(block_device_ ? FindBlockGeometry() : FindFileGeometry());
+  size_bytes_ = RoundDown(size_bytes_, capabilities_.alignment_bytes);
+  return OkStatus();
+}
+
+Status FileDevice::FindBlockGeometry() {
+  int sector = 0;
+  if (ioctl(fd_, BLKGETSIZE64, &size_bytes_) != 0 || ioctl(fd_, BLKSSZGET, &sector) != 0) {
+    return FailErrno(errno, path_ + ": cannot tell its size");
+  }
+  capabilities_.alignment_bytes = std::max(static_cast<uint32_t>(sector), kSectorBytes);
+  if (capabilities_.alignment_bytes > kMaxAlignment) {
+    return Fail(ErrorCode::kUnsupported,
+                path_ + " has sectors of " + std::to_string(sector) + " bytes, more than 4096");
+  }
+  struct stat file {};
+  if (fstat(fd_, &file) != 0) {
+    return FailErrno(errno, path_ + ": cannot be examined");
+  }
+  capabilities_.discard = !options_.read_only && DiscardLimit(file.st_rdev) != 0;
+  return OkStatus();
+}
+
+Status FileDevice::FindFileGeometry() {
+  struct statx file {};
+  if (statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE | STATX_DIOALIGN, &file) != 0) {
+    return FailErrno(errno, path_ + ": cannot be examined");
+  }
+  size_bytes_ = file.stx_size;
+  capabilities_.discard = options_.discard && !options_.read_only;
+  capabilities_.alignment_bytes = kSectorBytes;
+  if (!capabilities_.direct) {
+    return OkStatus();
+  }
+  uint32_t wanted = kSectorBytes;
+  if ((file.stx_mask & STATX_DIOALIGN) != 0) {
+    wanted = std::max({wanted, file.stx_dio_mem_align, file.stx_dio_offset_align});
+    if (file.stx_dio_offset_align == 0 || wanted > kMaxAlignment) {
+      GoBuffered();  // the file system says that this file cannot be read directly
+      return OkStatus();
+    }
+  }
+  for (const uint32_t alignment : {wanted, kMaxAlignment}) {
+    if (DirectReadWorks(alignment)) {
+      capabilities_.alignment_bytes = alignment;
+      return OkStatus();
+    }
+  }
+  GoBuffered();
+  return OkStatus();
+}
+
+bool FileDevice::DirectReadWorks(uint32_t alignment_bytes) const {
+  // Memory and offset that have this alignment and no better one.
+  const std::unique_ptr<void, decltype(&std::free)> memory(
+      std::aligned_alloc(kMaxAlignment, size_t{2} * kMaxAlignment), &std::free);
+  EPLOG_CHECK(memory != nullptr, "out of memory for a buffer");
+  auto* into = static_cast<std::byte*>(memory.get()) + alignment_bytes % kMaxAlignment;
+  const auto offset = static_cast<off_t>(alignment_bytes % kMaxAlignment);
+  return pread(fd_, into, alignment_bytes, offset) >= 0 || errno != EINVAL;
+}
+
+void FileDevice::GoBuffered() {
+  const int flags = fcntl(fd_, F_GETFL);
+  static_cast<void>(fcntl(fd_, F_SETFL, flags & ~O_DIRECT));
+  capabilities_.direct = false;
+  capabilities_.alignment_bytes = kSectorBytes;
+}
+
+Error FileDevice::MakeError(const char* verb, uint64_t offset_bytes, int result) const {
+  Error error;
+  if (result == 0) {
+    error.message = path_ + ": " + verb + " ends early (has the file become shorter?)";
+  } else {
+    error = FailErrno(-result, path_ + ": " + verb + " failed").value();
+    error.code = DeviceGone(-result) ? ErrorCode::kDeviceFailed : error.code;
+  }
+  error.offset_bytes = static_cast<int64_t>(offset_bytes);
+  return error;
+}
+
+Task<Status> FileDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {
+  return Transfer(Direction::kRead, offset_bytes, into);
+}
+
+Task<Status> FileDevice::Write(uint64_t offset_bytes, std::span<const iovec> from) {
+  return Transfer(Direction::kWrite, offset_bytes, from);
+}
+
+Task<Status> FileDevice::Transfer(Direction direction, uint64_t offset_bytes,
+                                  std::span<const iovec> parts) {
+  const char* verb = direction == Direction::kRead ? "read" : "write";
+  Status checked = CheckRequest(*this, verb, offset_bytes, parts);
+  EPLOG_CO_TRY(checked);
+  if (direction == Direction::kWrite && options_.read_only) {
+    co_return Fail(ErrorCode::kReadOnly, path_ + " is open for reading only");
+  }
+  const uint64_t total = TotalBytes(parts);
+  uint64_t done = 0;
+  if (parts.size() <= IOV_MAX && total <= kMaxPieceBytes) {
+    const auto count = static_cast<unsigned>(parts.size());
+    int moved = 0;
+    if (direction == Direction::kRead) {
+      moved = co_await loop_.Readv(fd_, parts.data(), count, offset_bytes);
+    } else {
+      moved = co_await loop_.Writev(fd_, parts.data(), count, offset_bytes);
+    }
+    if (moved >= 0 && static_cast<uint64_t>(moved) == total) {
+      co_return OkStatus();
+    }
+    if (moved < 0 && !Interrupted(moved)) {
+      co_return Fail(MakeError(verb, offset_bytes, moved));
+    }
+    done = moved < 0 ? 0 : Progress(moved);
+  }
+  Task<Status> rest = TransferInPieces(direction, offset_bytes, parts, done);
+  co_return co_await rest;
+}
+
+// What is large, and what came back short.
+Task<Status> FileDevice::TransferInPieces(Direction direction, uint64_t offset_bytes,
+                                          std::span<const iovec> parts, uint64_t done_bytes) {
+  const char* verb = direction == Direction::kRead ? "read" : "write";
+  const uint64_t total = TotalBytes(parts);
+  std::vector<iovec> piece;
+  while (done_bytes < total) {
+    CutPiece(parts, done_bytes, piece);
+    const auto count = static_cast<unsigned>(piece.size());
+    const uint64_t at = offset_bytes + done_bytes;
+    int moved = 0;
+    if (direction == Direction::kRead) {
+      moved = co_await loop_.Readv(fd_, piece.data(), count, at);
+    } else {
+      moved = co_await loop_.Writev(fd_, piece.data(), count, at);
+    }
+    if (Interrupted(moved)) {
+      continue;
+    }
+    const uint64_t progress = moved < 0 ? 0 : Progress(moved);
+    if (progress == 0) {
+      co_return Fail(MakeError(verb, at, std::min(moved, 0)));
+    }
+    done_bytes += progress;
+  }
+  co_return OkStatus();
+}
+
+// A direct transfer goes on where the alignment allows; the odd bytes are moved again.
+uint64_t FileDevice::Progress(int moved) const {
+  const auto bytes = static_cast<uint64_t>(moved);
+  return RoundDown(bytes, capabilities_.alignment_bytes);
+}
+
+Task<Status> FileDevice::Flush() {
+  if (flush_failure_) {
+    co_return Fail(*flush_failure_);
+  }
+  int result = -EINTR;
+  while (Interrupted(result)) {
+    result = co_await loop_.Fdatasync(fd_);
+  }
+  if (result < 0) {
+    Error error = MakeError("flush", 0, result);
+    error.offset_bytes = kNoOffset;
+    if (error.code == ErrorCode::kIo) {
+      error.code = ErrorCode::kDeviceFailed;  // what was lost is not told a second time (I7)
+    }
+    flush_failure_ = error;
+    co_return Fail(std::move(error));
+  }
+  co_return OkStatus();
+}
+
+Task<Status> FileDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
+  Status checked = CheckRange(*this, "discard", offset_bytes, length_bytes);
+  EPLOG_CO_TRY(checked);
+  if (!capabilities_.discard || length_bytes == 0) {
+    co_return OkStatus();
+  }
+  constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  int result = -EINTR;
+  while (Interrupted(result)) {
+    result = co_await loop_.Fallocate(fd_, kMode, offset_bytes, length_bytes);
+  }
+  if (result == -EOPNOTSUPP || result == -ENOSYS) {
+    capabilities_.discard = false;  // a hint: never asked again
+    co_return OkStatus();
+  }
+  if (result < 0) {
+    co_return Fail(MakeError("discard", offset_bytes, result));
+  }
+  co_return OkStatus();
+}
+
+}  // namespace eplog

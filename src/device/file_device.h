@@ -1,0 +1,100 @@
+// FileDevice: a regular file or a block device as a Device, through the ring of its loop.
+//
+// Opened O_DIRECT where the file system allows it. One owner (I10): flock on the descriptor that
+// carries the I/O, taken before the first read. Requests that a killed process left in the kernel
+// keep its descriptor, and so its lock, until they end: Open waits for them, and refuses at once
+// what a living process holds.
+//
+// A failed flush is remembered: every later flush fails too (I7), since the kernel reports a lost
+// write once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "runtime/io_uring_loop.h"
+
+namespace eplog {
+
+struct FileDeviceOptions {
+  bool read_only = false;
+  bool lock = true;  // shared if read-only, else exclusive
+  // Punch holes in a regular file on Discard. Off by default: holes halve synchronous writes. A
+  // block device that can discard does so in any case.
+  bool discard = false;
+};
+
+class FileDevice final : public Device {
+ public:
+  using Options = FileDeviceOptions;
+
+  // kBusy: held by another (the message names the process), mounted, or part of something else.
+  // kNotFound: no such file. Blocks while it waits for a dead owner's requests, up to 10 s.
+  static Result<std::unique_ptr<FileDevice>> Open(IoUringLoop& loop, const std::string& path,
+                                                  Options options = {});
+  ~FileDevice() override;
+  FileDevice(const FileDevice&) = delete;
+  FileDevice& operator=(const FileDevice&) = delete;
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<const iovec> into) override;
+  Task<Status> Write(uint64_t offset_bytes, std::span<const iovec> from) override;
+  Task<Status> Flush() override;
+  Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
+
+  [[nodiscard]] uint64_t size_bytes() const override { return size_bytes_; }
+  [[nodiscard]] const DeviceCapabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] const std::string& name() const override { return path_; }
+  [[nodiscard]] bool block_device() const { return block_device_; }
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  enum class Direction : uint8_t { kRead, kWrite };
+
+  FileDevice(IoUringLoop& loop, std::string path, Options options)
+      : loop_(loop), path_(std::move(path)), options_(options) {}
+  Status OpenAndLock();
+  Status FindGeometry();
+  Status FindBlockGeometry();
+  Status FindFileGeometry();
+  // Whether a direct read with this alignment is accepted.
+  [[nodiscard]] bool DirectReadWorks(uint32_t alignment_bytes) const;
+  void GoBuffered();
+
+  Task<Status> Transfer(Direction direction, uint64_t offset_bytes, std::span<const iovec> parts);
+  Task<Status> TransferInPieces(Direction direction, uint64_t offset_bytes,
+                                std::span<const iovec> parts, uint64_t done_bytes);
+  [[nodiscard]] uint64_t Progress(int moved) const;
+  // `result`: 0 (nothing was transferred) or -errno.
+  [[nodiscard]] Error MakeError(const char* verb, uint64_t offset_bytes, int result) const;
+
+  IoUringLoop& loop_;
+  std::string path_;
+  Options options_;
+  int fd_ = -1;
+  bool block_device_ = false;
+  uint64_t size_bytes_ = 0;
+  DeviceCapabilities capabilities_;
+  std::optional<Error> flush_failure_;
+};
+
+struct CreateFileOptions {
+  bool sparse =
+      false;  // a hole instead of zeros: quick, but synchronous writes cost twice as much later
+  bool overwrite = false;  // an existing file is emptied; otherwise refused with kExists
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+};
+
+// Makes a member file of `size_bytes` (a multiple of 4 KiB): reserved first, so that a full disk is
+// seen at once, then written out with zeros, fsynced, and its directory too. On failure the file is
+// removed if this made it. kBusy: `overwrite` and another process holds it. kNoSpace: says how much
+// was asked for.
+Task<Status> CreateMemberFile(IoUringLoop& loop, std::string path, uint64_t size_bytes,
+                              CreateFileOptions options = {});
+
+}  // namespace eplog

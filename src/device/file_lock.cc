@@ -1,0 +1,170 @@
+#include "device/file_lock.h"
+
+#include <sys/file.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+namespace eplog {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kPollInterval(20);
+
+std::string ReadLine(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+bool KillPending(const fs::path& process) {
+  std::ifstream in(process / "status");
+  std::string key;
+  std::string value;
+  while (in >> key && std::getline(in, value)) {
+    if (key == "SigPnd:" || key == "ShdPnd:") {
+      const uint64_t pending = std::strtoull(value.c_str(), nullptr, 16);
+      if ((pending >> (SIGKILL - 1) & 1) != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Whether the process can still issue requests.
+bool Alive(pid_t pid) {
+  constexpr unsigned long kExiting = 0x4;  // PF_EXITING of linux/sched.h
+  const fs::path process = fs::path("/proc") / std::to_string(pid);
+  const std::string line = ReadLine(process / "stat");
+  const size_t end_of_name = line.rfind(')');
+  if (end_of_name == std::string::npos) {
+    return false;
+  }
+  std::istringstream rest(line.substr(end_of_name + 1));
+  char state = 'X';
+  long ignored = 0;
+  unsigned long flags = 0;
+  rest >> state;
+  for (int field = 0; field < 5; ++field) {  // parent, group, session, terminal, its group
+    rest >> ignored;
+  }
+  rest >> flags;
+  return state != 'Z' && state != 'X' && (flags & kExiting) == 0 && !KillPending(process);
+}
+
+// Whether a descriptor of the process is this file. /proc/locks names the device of the file
+// system, which is not what stat tells on btrfs and some overlays.
+bool HasOpen(pid_t pid, const struct stat& file) {
+  std::error_code error;
+  const fs::path folder = fs::path("/proc") / std::to_string(pid) / "fd";
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    struct stat open_file {};
+    if (stat(entry->path().c_str(), &open_file) == 0 && open_file.st_dev == file.st_dev &&
+        open_file.st_ino == file.st_ino) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<LockHolder> FindLockHolder(const struct stat& file) {
+  std::ifstream locks("/proc/locks");
+  std::string line;
+  while (std::getline(locks, line)) {
+    // 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF; those that wait have "->" before the kind.
+    pid_t pid = 0;
+    unsigned major_number = 0;
+    unsigned minor_number = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line.c_str(), "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major_number,
+                    &minor_number, &inode) != 4 ||
+        inode != file.st_ino || pid <= 0) {
+      continue;
+    }
+    const bool same_device =
+        makedev(major_number, minor_number) == file.st_dev || HasOpen(pid, file);
+    if (same_device && Alive(pid)) {
+      return LockHolder{pid, ReadLine(fs::path("/proc") / std::to_string(pid) / "comm")};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string DescribeHolder(const std::string& path, const LockHolder& holder) {
+  std::string text = path + " is in use by process " + std::to_string(holder.pid);
+  if (!holder.command.empty()) {
+    text += " (" + holder.command + ")";
+  }
+  return text;
+}
+
+Status LockFile(int fd, const std::string& path, bool shared, uint64_t wait_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  while (flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
+    if (errno == EINTR) {
+      continue;
+    }
+    if (errno != EWOULDBLOCK) {
+      return FailErrno(errno, path + ": cannot be locked");
+    }
+    struct stat file {};
+    if (fstat(fd, &file) != 0) {
+      return FailErrno(errno, path + ": cannot be examined");
+    }
+    if (const auto holder = FindLockHolder(file)) {
+      return Fail(ErrorCode::kBusy, DescribeHolder(path, *holder));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Fail(ErrorCode::kBusy,
+                  path +
+                      " is locked, by a process that cannot be seen from here or by requests of a "
+                      "dead one that do not end");
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  return OkStatus();
+}
+
+std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file) {
+  if (const auto holder = FindLockHolder(file)) {
+    return DescribeHolder(path, *holder);
+  }
+  const std::string number =
+      std::to_string(major(file.st_rdev)) + ":" + std::to_string(minor(file.st_rdev));
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::string line;
+  while (std::getline(mounts, line)) {
+    std::istringstream fields(line);
+    std::string id;
+    std::string parent;
+    std::string device;
+    std::string root;
+    std::string where;
+    if (fields >> id >> parent >> device >> root >> where && device == number) {
+      return path + " is mounted on " + where;
+    }
+  }
+  std::error_code error;
+  const fs::directory_iterator holders(fs::path("/sys/dev/block") / number / "holders", error);
+  if (!error && holders != fs::directory_iterator()) {
+    return path + " is part of " + holders->path().filename().string();
+  }
+  return {};
+}
+
+}  // namespace eplog

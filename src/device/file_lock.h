@@ -1,0 +1,40 @@
+// One owner a file (I10): flock on the descriptor that carries the I/O, and who else has it. Reads
+// /proc to name the holder; knows nothing of devices.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+
+namespace eplog {
+
+// How long a new owner waits for the requests that a dead one left in the kernel.
+inline constexpr uint64_t kDeadOwnerWaitMs = 10000;
+
+struct LockHolder {
+  pid_t pid = 0;
+  std::string command;
+};
+
+// The living process that holds a flock on this file, if one can be seen. A zombie and a process
+// that is being killed count as dead: what they still hold goes with their last request.
+[[nodiscard]] std::optional<LockHolder> FindLockHolder(const struct stat& file);
+
+// Takes the lock of `fd`, shared or exclusive. kBusy at once if a living process holds it, and
+// after `wait_ms` if none can be seen and it is still held. Blocks meanwhile.
+[[nodiscard]] Status LockFile(int fd, const std::string& path, bool shared,
+                              uint64_t wait_ms = kDeadOwnerWaitMs);
+
+// "PATH is in use by process 123 (eplog)".
+[[nodiscard]] std::string DescribeHolder(const std::string& path, const LockHolder& holder);
+
+// Why a block device that refused O_EXCL is in use: a holder, a mount, a device built on it. Empty
+// if nothing can be seen, as for requests of a dead process.
+[[nodiscard]] std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file);
+
+}  // namespace eplog

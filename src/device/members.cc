@@ -1,0 +1,148 @@
+#include "device/members.h"
+
+#include <bit>
+#include <string>
+
+#include "runtime/task_group.h"
+
+namespace eplog {
+namespace {
+
+tl::unexpected<Error> NotLive(DeviceIndex device) {
+  Error error;
+  error.code = ErrorCode::kDeviceFailed;
+  error.message = "device " + std::to_string(device.value) + " is not part of the array now";
+  error.device = device.value;
+  return tl::unexpected<Error>(std::move(error));
+}
+
+}  // namespace
+
+void LatencyHistogram::Add(uint64_t us) {
+  size_t bucket = us;
+  if (us >= 4) {
+    const auto exponent = static_cast<unsigned>(std::bit_width(us)) - 1;
+    bucket = 4 + (exponent - 2) * 4 + ((us >> (exponent - 2)) & 3);
+  }
+  ++buckets_[std::min(bucket, buckets_.size() - 1)];
+  ++count_;
+}
+
+uint64_t LatencyHistogram::Quantile(double q) const {
+  if (count_ == 0) {
+    return 0;
+  }
+  const auto rank = static_cast<uint64_t>(q * static_cast<double>(count_ - 1));
+  uint64_t seen = 0;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    seen += buckets_[i];
+    if (seen > rank) {
+      if (i < 4) {
+        return i;
+      }
+      const size_t exponent = (i - 4) / 4 + 2;
+      return ((4 + (i - 4) % 4 + 1) << (exponent - 2)) - 1;
+    }
+  }
+  return 0;
+}
+
+Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) {
+  if (!live(device)) {
+    co_return NotLive(device);
+  }
+  if (before_io_) {
+    before_io_(device, IoKind::kRead);
+  }
+  MemberCounters& counters = counters_[device.value];
+  const uint64_t start = loop_.NowUs();
+  Task<Status> read = devices_[device.value]->Read(offset_bytes, into);
+  Status status = co_await read;
+  counters.latency.Add(loop_.NowUs() - start);
+  ++counters.reads;
+  if (status.ok()) {
+    counters.bytes_read += TotalBytes(into);
+  } else {
+    ++counters.read_errors;
+    status.error().device = device.value;
+  }
+  co_return status;
+}
+
+Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> from,
+                              IoKind kind) {
+  if (!live(device)) {
+    co_return NotLive(device);
+  }
+  if (before_io_) {
+    before_io_(device, kind);
+  }
+  MemberCounters& counters = counters_[device.value];
+  const uint64_t start = loop_.NowUs();
+  Task<Status> write = devices_[device.value]->Write(offset_bytes, from);
+  Status status = co_await write;
+  counters.latency.Add(loop_.NowUs() - start);
+  ++counters.writes;
+  if (status.ok()) {
+    counters.bytes_written += TotalBytes(from);
+  } else {
+    ++counters.write_errors;
+    status.error().device = device.value;
+  }
+  co_return status;
+}
+
+Task<Status> MemberSet::Flush(DeviceIndex device) {
+  if (!live(device)) {
+    co_return NotLive(device);
+  }
+  if (before_io_) {
+    before_io_(device, IoKind::kFlush);
+  }
+  MemberCounters& counters = counters_[device.value];
+  ++counters.flushes;
+  if (drop_flushes_) {
+    co_return OkStatus();
+  }
+  Task<Status> flush = devices_[device.value]->Flush();
+  Status status = co_await flush;
+  if (!status.ok()) {
+    ++counters.write_errors;
+    status.error().device = device.value;
+  }
+  co_return status;
+}
+
+Task<Status> MemberSet::ReadBytes(DeviceIndex device, uint64_t offset_bytes, std::span<std::byte> into) {
+  const iovec part{into.data(), into.size()};
+  Task<Status> read = Read(device, offset_bytes, std::span(&part, 1));
+  co_return co_await read;
+}
+
+Task<Status> MemberSet::WriteBytes(DeviceIndex device, uint64_t offset_bytes,
+                                   std::span<const std::byte> from, IoKind kind) {
+  const iovec part{const_cast<std::byte*>(from.data()), from.size()};
+  Task<Status> write = Write(device, offset_bytes, std::span(&part, 1), kind);
+  co_return co_await write;
+}
+
+Task<Status> MemberSet::FlushMask(uint64_t mask) {
+  TaskGroup group(loop_);
+  for (uint8_t i = 0; i < devices_.size(); ++i) {
+    if ((mask >> i & 1) != 0 && devices_[i] != nullptr) {
+      group.Start(Flush(DeviceIndex(i)));
+    }
+  }
+  Task<Status> all = group.Wait();
+  co_return co_await all;
+}
+
+uint64_t MemberSet::live_mask() const {
+  uint64_t mask = 0;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    mask |= devices_[i] != nullptr ? uint64_t{1} << i : 0;
+  }
+  return mask;
+}
+
+}  // namespace eplog

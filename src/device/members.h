@@ -1,0 +1,87 @@
+// MemberSet: the devices of one array by index (SSDs first), with what is counted about each and
+// the hook that tests use to see and strike requests. It forwards; it decides nothing about
+// failures.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/types.h"
+#include "device/device.h"
+#include "device/io_kind.h"
+#include "runtime/event_loop.h"
+
+namespace eplog {
+
+// Latencies in buckets of a quarter of a power of two.
+class LatencyHistogram {
+ public:
+  void Add(uint64_t us);
+  // Upper edge of the bucket in which the quantile lies; 0 when empty.
+  [[nodiscard]] uint64_t Quantile(double q) const;
+
+ private:
+  std::array<uint64_t, 160> buckets_{};
+  uint64_t count_ = 0;
+};
+
+struct MemberCounters {
+  uint64_t reads = 0;
+  uint64_t writes = 0;
+  uint64_t flushes = 0;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+  uint64_t read_errors = 0;
+  uint64_t write_errors = 0;  // flushes too
+  uint64_t corrupt_chunks = 0;
+  LatencyHistogram latency;
+};
+
+class MemberSet {
+ public:
+  using BeforeIo = std::function<void(DeviceIndex, IoKind)>;
+
+  // `devices[i]` is the member with index i, null if it is missing or not trusted. Borrowed.
+  MemberSet(EventLoop& loop, std::vector<Device*> devices)
+      : loop_(loop), devices_(std::move(devices)) {
+    counters_.resize(devices_.size());
+  }
+
+  void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
+  void set_drop_flushes(bool drop) { drop_flushes_ = drop; }  // a canary of the tests
+
+  [[nodiscard]] size_t size() const { return devices_.size(); }
+  [[nodiscard]] bool live(DeviceIndex device) const { return devices_[device.value] != nullptr; }
+  [[nodiscard]] Device* device(DeviceIndex device) const { return devices_[device.value]; }
+  [[nodiscard]] const MemberCounters& counters(DeviceIndex device) const {
+    return counters_[device.value];
+  }
+  void CountCorrupt(DeviceIndex device) { ++counters_[device.value].corrupt_chunks; }
+
+  // On a device that is not live: kDeviceFailed at once. The iovecs live until the task ends.
+  Task<Status> Read(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into);
+  Task<Status> Write(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> from,
+                     IoKind kind);
+  Task<Status> Flush(DeviceIndex device);
+
+  // One contiguous buffer.
+  Task<Status> ReadBytes(DeviceIndex device, uint64_t offset_bytes, std::span<std::byte> into);
+  Task<Status> WriteBytes(DeviceIndex device, uint64_t offset_bytes,
+                          std::span<const std::byte> from, IoKind kind);
+
+  // Flushes the live devices whose bit is set in `mask`, all at once; the first error.
+  Task<Status> FlushMask(uint64_t mask);
+  [[nodiscard]] uint64_t live_mask() const;
+
+ private:
+  EventLoop& loop_;
+  std::vector<Device*> devices_;
+  std::vector<MemberCounters> counters_;
+  BeforeIo before_io_;
+  bool drop_flushes_ = false;
+};
+
+}  // namespace eplog

@@ -1,0 +1,487 @@
+#include "engine/appender.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "engine/flusher.h"
+#include "log/log_ring.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+namespace {
+
+constexpr size_t kMaxMergedBytes = size_t{1} << 20;
+constexpr uint64_t kAgeSampleUs = 100'000;
+
+}  // namespace
+
+// One entry from its making until it is applied. Pooled.
+struct Appender::Entry {
+  EntryHeader header;
+  Buffer header_block;
+  size_t used_bytes = 0;
+  std::vector<Buffer> log_chunks;  // m for each log stripe
+  std::vector<ChunkWrite*> chunk_writes;
+  std::vector<RecordWrite*> records;
+  std::vector<SlotWrite> slot_writes;
+  std::vector<iovec> slot_parts;
+  size_t bytes = kEntryFixedBytes;  // upper bound of the header's used bytes
+  uint64_t ssd_mask = 0;            // SSDs that must be flushed before it is stable
+  bool written = false;
+  Status status;
+
+  void Clear() {
+    header.volumes.clear();
+    header.rows.clear();
+    header.log_stripes.clear();
+    header.first_of_epoch = false;
+    log_chunks.clear();
+    chunk_writes.clear();
+    records.clear();
+    slot_writes.clear();
+    slot_parts.clear();
+    bytes = kEntryFixedBytes;
+    ssd_mask = 0;
+    written = false;
+    status = OkStatus();
+  }
+};
+
+Appender::Appender(Core& core)
+    : core_(core),
+      wake_(core.loop),
+      applied_changed_(core.loop),
+      chunks_(core.geometry.n),
+      last_write_(core.geometry.extents(), 0) {}
+
+Appender::~Appender() = default;
+
+void Appender::Open(const Epoch& epoch, const Position& position, uint64_t checkpoint_place,
+                    Flusher& flusher) {
+  epoch_ = epoch;
+  next_ = applied_ = position;
+  checkpoint_place_ = checkpoint_place;
+  flusher_ = &flusher;
+  // Whatever was found was there already: a flush of it has nothing to wait for, and it is as old as the opening.
+  ages_.emplace_back(position.sequence, core_.loop.NowUs());
+}
+
+uint64_t Appender::log_tail() const {
+  uint64_t tail = checkpoint_place_;
+  if (const auto oldest = core_.state->pending.OldestPlace()) {
+    tail = std::min(tail, *oldest);
+  }
+  for (const uint64_t place : log_pins_) {
+    tail = std::min(tail, place);
+  }
+  return tail;
+}
+
+bool Appender::RoomInLog(uint64_t blocks, uint64_t reserve) const {
+  return log_used() + blocks + reserve <= core_.geometry.log_blocks;
+}
+
+bool Appender::CanPromise(uint64_t blocks) const {
+  return RoomInLog(promised_blocks_ + blocks, core_.geometry.log_reserve_blocks());
+}
+
+void Appender::Submit(ChunkWrite& write) {
+  if (core_.stop_error) {
+    TakeBack(BlocksForChunk());
+    write.completion.Finish(core_.loop, core_.Running(), 0);
+    return;
+  }
+  chunks_[core_.geometry.SsdOf(write.chunk).value].push_back(&write);
+  ++queued_chunks_;
+  wake_.NotifyAll();
+}
+
+void Appender::Submit(RecordWrite& record, bool urgent) {
+  if (core_.stop_error) {
+    TakeBack(urgent ? 0 : 1);
+    record.completion.Finish(core_.loop, core_.Running(), 0);
+    return;
+  }
+  record.max_bytes = record.row ? MaxRecordBytes(*record.row) : 0;
+  for (const VolumeRecord& volume : record.volumes) {
+    record.max_bytes += MaxRecordBytes(volume);
+  }
+  (urgent ? urgent_ : records_).push_back(&record);
+  wake_.NotifyAll();
+}
+
+Task<void> Appender::WaitApplied(uint64_t sequence) {
+  while (applied_.sequence < sequence && !core_.stop_error) {
+    co_await applied_changed_.Wait();
+  }
+}
+
+void Appender::CheckpointCounts(uint64_t place) {
+  checkpoint_place_ = place;
+  Wake();
+}
+
+void Appender::UnpinLog(uint64_t place) {
+  log_pins_.erase(std::find(log_pins_.begin(), log_pins_.end(), place));
+  core_.space_changed.NotifyAll();
+}
+
+bool Appender::RingShort() const {
+  // Every header that is applied or on its way can be put on the rings, even if each gets a block of its own: then
+  // a flush never waits for ring room, and a checkpoint (which needs a flush) can always make some.
+  const uint64_t need = core_.rings.queued() + in_flight_.size() + 1;
+  return core_.rings.Room(JournalRings::kReserveBlocks) < need;
+}
+
+uint32_t Appender::Width() const {
+  uint32_t width = 0;
+  for (const auto& queue : chunks_) {
+    width += queue.empty() ? 0 : 1;
+  }
+  return width;
+}
+
+bool Appender::WideEnough() const {
+  const uint32_t n = core_.geometry.n;
+  const std::array<uint32_t, kMaxInFlight> least = {1, (n + 1) / 2, n * 3 / 4, n - 1};
+  return !records_.empty() || Width() >= std::max(1U, least[in_flight_.size()]);
+}
+
+bool Appender::CanAppend() {
+  blocked_ = false;
+  if (in_flight_.size() >= kMaxInFlight || !HasWork()) {
+    return false;
+  }
+  if (urgent_.empty() && !WideEnough()) {
+    return false;
+  }
+  const uint64_t unstable = (next_.place - flusher_->stable_place()) * kBlockBytes;
+  blocked_ = unstable >= kMaxUnstableBytes || RingShort() ||
+             (!urgent_.empty() && !RoomInLog(1, kLogReserveForRecovery));
+  if (blocked_) {
+    core_.space_changed.NotifyAll();  // whoever makes room looks at `blocked`
+  }
+  return !blocked_;
+}
+
+Task<void> Appender::End() {
+  ending_ = true;
+  wake_.NotifyAll();
+  while (running_ || !in_flight_.empty()) {
+    co_await applied_changed_.Wait();
+  }
+}
+
+Task<void> Appender::Run() {
+  running_ = true;
+  while (true) {
+    while (!core_.stop_error && !CanAppend() && !ending_) {
+      co_await wake_.Wait();
+    }
+    if (core_.stop_error) {
+      FailAll();
+    }
+    if (ending_) {
+      break;
+    }
+    if (core_.stop_error) {
+      co_await wake_.Wait();
+      continue;
+    }
+    std::unique_ptr<Entry> entry = NewEntry();
+    if (!urgent_.empty()) {
+      TakeRecords(*entry, urgent_, true);
+    } else {
+      TakeRecords(*entry, records_, false);
+      TakeLogStripes(*entry);
+    }
+    Number(*entry);
+    Encode(*entry);
+    in_flight_.push_back(std::move(entry));
+    core_.loop.Start(Write(*in_flight_.back()));
+  }
+  running_ = false;
+  applied_changed_.NotifyAll();
+}
+
+std::unique_ptr<Appender::Entry> Appender::NewEntry() {
+  if (spare_.empty()) {
+    return std::make_unique<Entry>();
+  }
+  std::unique_ptr<Entry> entry = std::move(spare_.back());
+  spare_.pop_back();
+  entry->Clear();
+  return entry;
+}
+
+void Appender::TakeRecords(Entry& entry, std::deque<RecordWrite*>& queue, bool urgent) {
+  // Without urgent work, leave room for one log stripe of the chunks that wait.
+  const size_t keep = urgent || queued_chunks_ == 0
+                          ? 0
+                          : MaxLogStripeRecordBytes(core_.geometry.n, core_.geometry.m);
+  while (!queue.empty() && (entry.bytes + queue.front()->max_bytes + keep <= kMaxEntryHeaderBytes ||
+                            entry.records.empty())) {
+    RecordWrite* record = queue.front();
+    queue.pop_front();
+    entry.bytes += record->max_bytes;
+    entry.records.push_back(record);
+    promised_blocks_ -= urgent ? 0 : 1;
+    if (record->row) {
+      entry.header.rows.push_back(*record->row);
+    }
+    for (const VolumeRecord& volume : record->volumes) {
+      entry.header.volumes.push_back(volume);
+    }
+    entry.slot_writes.insert(entry.slot_writes.end(), record->writes.begin(), record->writes.end());
+  }
+  EPLOG_CHECK(entry.bytes <= kMaxEntryHeaderBytes, "a record does not fit an entry");
+}
+
+void Appender::TakeLogStripes(Entry& entry) {
+  const size_t record_bytes = MaxLogStripeRecordBytes(core_.geometry.n, core_.geometry.m);
+  // The first log stripe takes what there is; further ones only if they are about as wide as the array.
+  while (queued_chunks_ != 0 && entry.bytes + record_bytes <= kMaxEntryHeaderBytes &&
+         (entry.header.log_stripes.empty() || Width() + 1 >= core_.geometry.n)) {
+    TakeLogStripe(entry);
+    entry.bytes += record_bytes;
+  }
+}
+
+void Appender::TakeLogStripe(Entry& entry) {
+  LogStripeRecord& record = entry.header.log_stripes.emplace_back();
+  std::array<const std::byte*, kMaxSsds> data{};
+  for (auto& queue : chunks_) {
+    if (queue.empty()) {
+      continue;
+    }
+    ChunkWrite* write = queue.front();
+    queue.pop_front();
+    --queued_chunks_;
+    promised_blocks_ -= BlocksForChunk();
+    data[record.members.size()] = write->data;
+    record.members.push_back({write->chunk, write->word, write->crc});
+    entry.chunk_writes.push_back(write);
+    if (write->word.has_slot()) {
+      entry.slot_writes.push_back(
+          {core_.geometry.SsdOf(write->chunk), write->word.slot(), write->data, false});
+    }
+  }
+  std::array<std::byte*, kMaxParity> parity{};
+  const size_t first = entry.log_chunks.size();
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    entry.log_chunks.push_back(core_.pool.Get(core_.geometry.chunk_bytes));
+    parity[j] = entry.log_chunks.back().data();
+  }
+  core_.code.Encode(std::span(data).first(record.members.size()), std::span(parity).first(core_.geometry.m),
+                    core_.geometry.chunk_bytes);
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    record.log_crcs.push_back(Crc32c(entry.log_chunks[first + j].span()));
+  }
+}
+
+void Appender::Number(Entry& entry) {
+  EntryHeader& header = entry.header;
+  header.epoch = epoch_;
+  header.sequence = next_.sequence + 1;
+  header.mark = flusher_->mark();
+  header.place = next_.place;
+  header.length_blocks =
+      1 + static_cast<uint32_t>(header.log_stripes.size()) * core_.geometry.chunk_blocks();
+  EPLOG_CHECK(RoomInLog(header.length_blocks, kLogReserveForRecovery), "I1: the log would overwrite itself");
+  size_t row = 0;
+  for (RecordWrite* record : entry.records) {
+    if (!record->row) {
+      continue;
+    }
+    for (RowChange& change : header.rows[row].changes) {
+      if (record->own_version && change.index < core_.geometry.k()) {
+        change.version = header.sequence;
+      }
+      if (change.word.has_slot() && (record->own_version || change.index >= core_.geometry.k())) {
+        entry.ssd_mask |= uint64_t{1}
+                          << core_.geometry.SsdOf(header.rows[row].stripe, change.index).value;
+      }
+    }
+    ++row;
+  }
+  for (const SlotWrite& write : entry.slot_writes) {
+    entry.ssd_mask |= uint64_t{1} << write.ssd.value;
+  }
+  const uint64_t lap = next_.place / core_.geometry.log_blocks;
+  next_ = {epoch_, header.sequence, header.place + header.length_blocks};
+  core_.hooks.log_wraps += next_.place / core_.geometry.log_blocks != lap ? 1 : 0;
+}
+
+void Appender::Encode(Entry& entry) {
+  entry.header_block = core_.pool.Get(kBlockBytes);
+  const auto block = entry.header_block.span();
+  entry.used_bytes = EncodeEntryHeader(entry.header, core_.identity.array_uuid, block);
+  std::memset(block.data() + entry.used_bytes, 0, block.size() - entry.used_bytes);
+#ifndef NDEBUG
+  const auto decoded = DecodeEntryHeader(block, core_.identity.array_uuid, core_.geometry);
+  EPLOG_CHECK(decoded.ok() && *decoded == entry.header, "an entry does not decode to itself");
+#endif
+}
+
+// Neighbouring slots of an SSD go in one request.
+void Appender::StartSlotWrites(Entry& entry, TaskGroup& group) {
+  auto& writes = entry.slot_writes;
+  std::sort(writes.begin(), writes.end(), [](const SlotWrite& a, const SlotWrite& b) {
+    return a.ssd != b.ssd ? a.ssd < b.ssd : a.slot < b.slot;
+  });
+  const size_t chunk = core_.geometry.chunk_bytes;
+  entry.slot_parts.resize(writes.size());
+  for (size_t i = 0; i < writes.size(); ++i) {
+    entry.slot_parts[i] = {const_cast<std::byte*>(writes[i].data), chunk};
+  }
+  const size_t limit = std::max<size_t>(1, kMaxMergedBytes / chunk);
+  for (size_t first = 0; first < writes.size();) {
+    size_t last = first + 1;
+    bool parity = writes[first].parity;
+    while (last < writes.size() && last - first < limit && writes[last].ssd == writes[first].ssd &&
+           writes[last].slot.value == writes[last - 1].slot.value + 1) {
+      parity = parity && writes[last].parity;
+      ++last;
+    }
+    group.Start(core_.members.Write(writes[first].ssd, core_.geometry.SlotOffset(writes[first].slot),
+                                    std::span(entry.slot_parts).subspan(first, last - first),
+                                    parity ? IoKind::kParity : IoKind::kData));
+    first = last;
+  }
+}
+
+Task<void> Appender::Write(Entry& entry) {
+  TaskGroup group(core_.loop);
+  StartSlotWrites(entry, group);
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    const DeviceIndex log = core_.geometry.LogDevice(j);
+    if (!core_.members.live(log)) {
+      continue;
+    }
+    std::vector<iovec> parts;
+    parts.push_back({entry.header_block.data(), kBlockBytes});
+    for (size_t i = j; i < entry.log_chunks.size(); i += core_.geometry.m) {
+      parts.push_back({entry.log_chunks[i].data(), core_.geometry.chunk_bytes});
+    }
+    group.Start(WriteLog(core_.members, core_.geometry, log, entry.header.place, std::move(parts),
+                         IoKind::kEntry));
+  }
+  Task<Status> all = group.Wait();
+  entry.status = co_await all;
+  entry.written = true;
+  CompleteInOrder();
+}
+
+void Appender::CompleteInOrder() {
+  while (!in_flight_.empty() && in_flight_.front()->written) {
+    std::unique_ptr<Entry> entry = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    if (!entry->status.ok()) {
+      core_.Stop(entry->status.error());
+    }
+    Finish(*entry);
+    entry->header_block = Buffer();
+    entry->log_chunks.clear();
+    spare_.push_back(std::move(entry));
+  }
+  wake_.NotifyAll();
+  applied_changed_.NotifyAll();
+}
+
+void Appender::Finish(Entry& entry) {
+  const EntryHeader& header = entry.header;
+  // After a failure nothing more is applied: what comes later in the log may not become visible without it.
+  const Status status = core_.Running();
+  if (status.ok()) {
+    slot_changes_.freed.clear();
+    slot_changes_.kept.clear();
+    core_.state->Apply(header, slot_changes_, core_.canary(Canary::kRowNoVersions));
+    core_.space.FreedBy(header.sequence, slot_changes_.freed);
+    for (const SsdSlot& slot : slot_changes_.kept) {
+      core_.space.KeepAfterAll(slot.ssd, slot.slot);
+    }
+    applied_ = {header.epoch, header.sequence, header.place + header.length_blocks};
+    core_.rings.Enqueue(header.sequence, entry.header_block.span().first(entry.used_bytes));
+    flusher_->Applied({header.sequence, header.mark, applied_.place, entry.ssd_mask});
+    NoteWrites(entry);
+    Count(entry);
+  }
+  for (ChunkWrite* write : entry.chunk_writes) {
+    write->completion.Finish(core_.loop, status, header.sequence);
+  }
+  for (RecordWrite* record : entry.records) {
+    record->completion.Finish(core_.loop, status, header.sequence);
+  }
+}
+
+void Appender::NoteWrites(const Entry& entry) {
+  const Geometry& g = core_.geometry;
+  for (const ChunkWrite* write : entry.chunk_writes) {
+    last_write_[g.StripeOf(write->chunk).value / g.extent_stripes] = entry.header.sequence;
+  }
+  for (const RecordWrite* record : entry.records) {
+    if (record->own_version) {
+      last_write_[record->row->stripe.value / g.extent_stripes] = entry.header.sequence;
+    }
+  }
+  const uint64_t now = core_.loop.NowUs();
+  if (!entry.chunk_writes.empty() && (ages_.empty() || now >= ages_.back().second + kAgeSampleUs)) {
+    ages_.emplace_back(entry.header.sequence, now);
+  }
+}
+
+void Appender::Count(const Entry& entry) {
+  Traffic& traffic = core_.traffic;
+  const auto logs = static_cast<uint64_t>(std::popcount(core_.log_mask()));
+  ++traffic.log_appends;
+  traffic.log_header_bytes += logs * kBlockBytes;
+  traffic.log_chunk_bytes += logs * (entry.header.length_blocks - 1) * kBlockBytes;
+  traffic.log_stripes += entry.header.log_stripes.size();
+  traffic.log_stripe_members += entry.chunk_writes.size();
+  for (const SlotWrite& write : entry.slot_writes) {
+    (write.parity ? traffic.ssd_parity_bytes : traffic.ssd_data_bytes) += core_.geometry.chunk_bytes;
+  }
+}
+
+std::optional<uint64_t> Appender::OldestPendingUs() const {
+  uint64_t oldest = 0;
+  core_.state->pending.ForEachLive([&](LogStripeId id) {
+    oldest = core_.state->pending.SequenceOf(id);
+    return false;
+  });
+  if (oldest == 0) {
+    return std::nullopt;
+  }
+  while (ages_.size() > 1 && ages_[1].first <= oldest) {
+    ages_.pop_front();
+  }
+  return ages_.front().second;
+}
+
+void Appender::FailAll() {
+  const Status status = core_.Running();
+  for (auto& queue : chunks_) {
+    for (ChunkWrite* write : queue) {
+      promised_blocks_ -= BlocksForChunk();
+      write->completion.Finish(core_.loop, status, 0);
+    }
+    queue.clear();
+  }
+  queued_chunks_ = 0;
+  for (RecordWrite* record : records_) {
+    --promised_blocks_;
+    record->completion.Finish(core_.loop, status, 0);
+  }
+  records_.clear();
+  for (RecordWrite* record : urgent_) {
+    record->completion.Finish(core_.loop, status, 0);
+  }
+  urgent_.clear();
+  applied_changed_.NotifyAll();
+}
+
+}  // namespace eplog

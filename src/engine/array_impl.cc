@@ -1,0 +1,372 @@
+#include "engine/array_impl.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/recovery.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+
+ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options)
+    : assembly_(std::move(assembly)),
+      core_(loop, assembly_.devices, assembly_.winner, options),
+      appender_(core_),
+      flusher_(core_, appender_),
+      admission_(core_, appender_),
+      reader_(core_, &appender_),
+      writer_(core_, appender_, admission_, reader_),
+      committer_(core_, appender_, flusher_, reader_, writer_),
+      superblocks_(core_, assembly_.winner, assembly_.generations),
+      checkpointer_(core_, appender_, flusher_, superblocks_),
+      keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_),
+      volumes_(core_, appender_, flusher_, admission_, writer_),
+      requests_(loop) {
+  admission_.set_keeper(keeper_);
+  flusher_.set_keeper(keeper_);
+}
+
+Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
+                                                 OpenOptions options) {
+  Task<Result<Assembly>> assembling = Assemble(loop, std::move(devices));
+  Result<Assembly> assembly = co_await assembling;
+  EPLOG_CO_TRY(assembly);
+  auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
+  Task<Status> starting = array->Start();
+  Status status = co_await starting;
+  EPLOG_CO_TRY(status);
+  co_return std::unique_ptr<Array>(std::move(array));
+}
+
+Task<Status> ArrayImpl::Start() {
+  const uint64_t start = core_.loop.NowUs();
+  const bool writing = !core_.options.read_only;
+  if (writing && core_.log_mask() == 0) {
+    co_return Fail(ErrorCode::kTooManyFailures,
+                   "all log devices are missing: the array can only be opened read-only; bring one back");
+  }
+  Status status;
+  if (writing) {
+    // I8: a killed process leaves unflushed writes that reads would take for durable.
+    Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
+    status = co_await flush;
+    EPLOG_CO_TRY(status);
+  }
+  Recovery recovery(core_, assembly_);
+  Task<Status> analysing = recovery.Analyse();
+  status = co_await analysing;
+  EPLOG_CO_TRY(status);
+  if (writing) {
+    Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
+    status = co_await repairing;
+    EPLOG_CO_TRY(status);
+  }
+  appender_.Open(recovery.epoch(), recovery.position(), recovery.checkpoint_place(), flusher_);
+  flusher_.Open(recovery.position().sequence, recovery.position().place);
+  checkpointer_.Open(recovery.checkpoint_sequence());
+  entries_replayed_ = recovery.entries_replayed();
+  recovery_us_ = core_.loop.NowUs() - start;
+  if (writing) {
+    core_.loop.Spawn(appender_.Run());
+    core_.loop.Spawn(keeper_.Run());
+    volumes_.Open();
+  }
+  co_return OkStatus();
+}
+
+Task<Status> ArrayImpl::Close() {
+  closing_ = true;
+  Task<void> volumes_closing = volumes_.Close();
+  co_await volumes_closing;
+  Task<void> idle = requests_.Wait();
+  co_await idle;
+  if (core_.options.read_only) {
+    co_return OkStatus();
+  }
+  Task<void> stopping = keeper_.Stop();
+  co_await stopping;
+  Task<Status> flush = flusher_.FlushAll();
+  Status status = co_await flush;
+  if (status.ok()) {
+    Task<Status> checkpoint = checkpointer_.Checkpoint();
+    status = co_await checkpoint;
+  }
+  Task<void> ending = appender_.End();
+  co_await ending;
+  co_return status;
+}
+
+Status ArrayImpl::Readable() const {
+  return closing_ ? Fail(ErrorCode::kShutdown, "the array is closing") : OkStatus();
+}
+
+Status ArrayImpl::Writable() const {
+  if (core_.options.read_only) {
+    return Fail(ErrorCode::kReadOnly, "the array is open read-only");
+  }
+  EPLOG_TRY(Readable());
+  return core_.Running();
+}
+
+Result<const Volume*> ArrayImpl::Locate(VolumeId volume, uint64_t offset_bytes, uint64_t length) const {
+  const Volume* found = core_.state->volumes.Find(volume);
+  if (found == nullptr || found->deleting) {
+    return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  if (offset_bytes > found->size_bytes || length > found->size_bytes - offset_bytes) {
+    return Fail(ErrorCode::kInvalidArgument, "beyond the end of volume '" + found->name + "'");
+  }
+  return found;
+}
+
+// ---------------------------------------------------------------------------------------------- volumes
+Task<Result<VolumeId>> ArrayImpl::CreateVolume(std::string name, uint64_t size_bytes) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Result<VolumeId>> creating = volumes_.Create(std::move(name), size_bytes);
+  co_return co_await creating;
+}
+
+Task<Status> ArrayImpl::ResizeVolume(VolumeId volume, uint64_t size_bytes) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> resizing = volumes_.Resize(volume, size_bytes);
+  co_return co_await resizing;
+}
+
+Task<Status> ArrayImpl::RenameVolume(VolumeId volume, std::string new_name, bool replace) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> renaming = volumes_.Rename(volume, std::move(new_name), replace);
+  co_return co_await renaming;
+}
+
+Task<Status> ArrayImpl::DeleteVolume(VolumeId volume) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> deleting = volumes_.Delete(volume);
+  co_return co_await deleting;
+}
+
+std::vector<VolumeInfo> ArrayImpl::Volumes() const {
+  std::vector<VolumeInfo> list;
+  for (const auto& [id, volume] : core_.state->volumes.all()) {
+    if (!volume.deleting) {
+      list.push_back(volumes_.Info(volume));
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return list;
+}
+
+std::optional<VolumeInfo> ArrayImpl::FindVolume(std::string_view name) const {
+  const Volume* volume = core_.state->volumes.FindByName(name);
+  return volume == nullptr ? std::nullopt : std::optional(volumes_.Info(*volume));
+}
+
+std::optional<VolumeInfo> ArrayImpl::GetVolume(VolumeId id) const {
+  const Volume* volume = core_.state->volumes.Find(id);
+  return volume == nullptr || volume->deleting ? std::nullopt : std::optional(volumes_.Info(*volume));
+}
+
+// ---------------------------------------------------------------------------------------------- data
+void ArrayImpl::CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes) {
+  const Geometry& g = core_.geometry;
+  const uint64_t end = offset_bytes + length_bytes;
+  const uint64_t chunks = DivideUp(end, g.chunk_bytes) - offset_bytes / g.chunk_bytes;
+  const uint64_t stripes = DivideUp(end, g.stripe_data_bytes()) - offset_bytes / g.stripe_data_bytes();
+  core_.traffic.md_equivalent_ssd_bytes += (chunks + stripes * g.m) * g.chunk_bytes;
+}
+
+Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
+  const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
+  const Result<const Volume*> located = Locate(volume, offset_bytes, from.size());
+  if (!located.ok()) {
+    Error error = located.error();
+    co_return Fail(std::move(error));
+  }
+  if (from.empty()) {
+    co_return OkStatus();
+  }
+  Task<Status> writing = WriteRange(volume, offset_bytes, from);
+  status = co_await writing;
+  if (status.ok()) {
+    ++core_.traffic.user_writes;
+    core_.traffic.user_bytes_written += from.size();
+    CountMdEquivalent(offset_bytes, from.size());
+  }
+  co_return status;
+}
+
+Task<Status> ArrayImpl::WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) {
+  const Geometry& g = core_.geometry;
+  TaskGroup group(core_.loop);
+  Status status;
+  while (!from.empty() && status.ok()) {
+    const uint64_t stripe_bytes = g.stripe_data_bytes();
+    const auto logical = static_cast<uint32_t>(offset_bytes / g.extent_data_bytes());
+    Task<Result<ExtentIndex>> ensuring = volumes_.EnsureExtent(volume, logical);
+    const Result<ExtentIndex> extent = co_await ensuring;
+    if (!extent.ok()) {
+      Error error = extent.error();
+      status = Fail(std::move(error));
+      break;
+    }
+    const uint64_t in_extent = offset_bytes % g.extent_data_bytes();
+    const StripeIndex stripe(extent->value * g.extent_stripes +
+                             static_cast<uint32_t>(in_extent / stripe_bytes));
+    const uint64_t in_stripe = in_extent % stripe_bytes;
+    const uint64_t length = std::min<uint64_t>(stripe_bytes - in_stripe, from.size());
+    if (length == from.size() && group.running() == 0) {
+      Task<Status> only = writer_.WriteInStripe(stripe, in_stripe, from);
+      status = co_await only;
+      break;
+    }
+    group.Start(writer_.WriteInStripe(stripe, in_stripe, from.first(length)));
+    from = from.subspan(length);
+    offset_bytes += length;
+  }
+  Task<Status> all = group.Wait();
+  Status others = co_await all;
+  co_return status.ok() ? others : status;
+}
+
+Task<Status> ArrayImpl::Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) {
+  Status status = Readable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
+  const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
+  const Result<const Volume*> located = Locate(volume, offset_bytes, into.size());
+  if (!located.ok()) {
+    Error error = located.error();
+    co_return Fail(std::move(error));
+  }
+  Task<Status> reading = ReadRange(**located, offset_bytes, into);
+  status = co_await reading;
+  if (status.ok()) {
+    ++core_.traffic.user_reads;
+    core_.traffic.user_bytes_read += into.size();
+  }
+  co_return status;
+}
+
+Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into) {
+  const Geometry& g = core_.geometry;
+  TaskGroup group(core_.loop);
+  while (!into.empty()) {
+    const uint64_t in_extent = offset_bytes % g.extent_data_bytes();
+    const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
+    const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, into.size());
+    const auto extent = volume.extents.Get(static_cast<uint32_t>(offset_bytes / g.extent_data_bytes()));
+    if (!extent) {
+      std::memset(into.data(), 0, length);
+    } else {
+      const uint64_t first = uint64_t{extent->value} * g.extent_stripes * g.k();
+      group.Start(ReadChunkPart(ChunkIndex(first + in_extent / g.chunk_bytes), in_chunk, into.first(length)));
+    }
+    into = into.subspan(length);
+    offset_bytes += length;
+  }
+  Task<Status> all = group.Wait();
+  co_return co_await all;
+}
+
+Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into) {
+  const bool direct = into.size() == core_.geometry.chunk_bytes &&
+                      reinterpret_cast<uintptr_t>(into.data()) % kBlockBytes == 0;
+  if (direct) {
+    Task<Status> read = reader_.ReadLatest(chunk, into);
+    co_return co_await read;
+  }
+  const Buffer whole = core_.pool.Get(core_.geometry.chunk_bytes);
+  Task<Status> read = reader_.ReadLatest(chunk, whole.span());
+  Status status = co_await read;
+  EPLOG_CO_TRY(status);
+  std::memcpy(into.data(), whole.data() + offset_bytes, into.size());
+  co_return OkStatus();
+}
+
+Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  const Volume* found = core_.state->volumes.Find(volume);
+  if (found == nullptr || found->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  ++core_.traffic.user_flushes;
+  const Geometry& g = core_.geometry;
+  uint64_t target = 0;
+  uint64_t ssds = 0;
+  length_bytes = std::min(length_bytes, found->size_bytes - std::min(offset_bytes, found->size_bytes));
+  if (length_bytes != 0) {
+    const uint64_t first = offset_bytes / g.extent_data_bytes();
+    const uint64_t last = std::min<uint64_t>((offset_bytes + length_bytes - 1) / g.extent_data_bytes() + 1,
+                                             found->extents.end());
+    for (uint64_t logical = first; logical < last; ++logical) {
+      if (const auto extent = found->extents.Get(static_cast<uint32_t>(logical))) {
+        target = std::max(target, appender_.LastWrite(*extent));
+        ssds |= uint64_t{1} << g.SsdOf(StripeIndex(extent->value * g.extent_stripes), 0).value;
+      }
+    }
+  }
+  Task<Status> flushing = flusher_.FlushTo(target, core_.rings_before_ack(), ssds);
+  co_return co_await flushing;
+}
+
+Task<Status> ArrayImpl::FlushAll() {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  ++core_.traffic.user_flushes;
+  Task<Status> flushing = flusher_.FlushTo(appender_.applied().sequence, core_.rings_before_ack());
+  co_return co_await flushing;
+}
+
+// ---------------------------------------------------------------------------------------------- maintenance
+Task<Status> ArrayImpl::Commit(Progress progress) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> flush = flusher_.FlushAll();
+  status = co_await flush;
+  EPLOG_CO_TRY(status);
+  const std::vector<StripeIndex> stripes = committer_.OldestStripes(SIZE_MAX);
+  std::span<const StripeIndex> rest(stripes);
+  while (!rest.empty()) {
+    const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width() * size_t{4});
+    // Room as for the foreground: what is closed to it belongs to the keeper's own passes.
+    Grant grant(core_, appender_);
+    Task<Status> admit = admission_.Admit(grant, 0, keeper_.LogBlocksFor(count));
+    status = co_await admit;
+    EPLOG_CO_TRY(status);
+    Task<Status> commit = committer_.Commit(rest.first(count));
+    status = co_await commit;
+    EPLOG_CO_TRY(status);
+    rest = rest.subspan(count);
+    if (progress) {
+      progress(stripes.size() - rest.size(), stripes.size());
+    }
+  }
+  Task<Status> last = flusher_.FlushAll();
+  co_return co_await last;
+}
+
+Task<Status> ArrayImpl::Checkpoint() {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> checkpoint = checkpointer_.Checkpoint();
+  co_return co_await checkpoint;
+}
+
+}  // namespace eplog

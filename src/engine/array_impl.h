@@ -1,0 +1,92 @@
+// ArrayImpl: the parts of an open array put together, and the public API over them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/assembly.h"
+#include "engine/checkpointer.h"
+#include "engine/chunk_reader.h"
+#include "engine/committer.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+#include "engine/keeper.h"
+#include "engine/superblocks.h"
+#include "engine/volumes.h"
+#include "engine/writer.h"
+#include "eplog/array.h"
+
+namespace eplog {
+
+class ArrayImpl final : public Array {
+ public:
+  ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options);
+  ~ArrayImpl() override = default;
+
+  // Recovers; unless read-only, writes what recovery must write and starts the background work.
+  Task<Status> Start();
+
+  Task<Status> Close() override;
+  Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
+  Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) override;
+  Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) override;
+  Task<Status> DeleteVolume(VolumeId volume) override;
+  [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
+  [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
+  [[nodiscard]] std::optional<VolumeInfo> GetVolume(VolumeId volume) const override;
+  Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
+  Task<Status> Write(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) override;
+  Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
+  Task<Status> FlushAll() override;
+  Task<Status> Commit(Progress progress) override;
+  Task<Status> Checkpoint() override;
+  Task<Result<CheckReport>> Check(Progress progress) override;
+  [[nodiscard]] ArrayStatus GetStatus() const override;
+
+ private:
+  // One request in flight; Close waits for all.
+  class Request {
+   public:
+    explicit Request(ArrayImpl& array) : array_(array) { array_.requests_.Add(); }
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+    ~Request() { array_.requests_.Done(); }
+
+   private:
+    ArrayImpl& array_;
+  };
+
+  [[nodiscard]] Status Writable() const;
+  [[nodiscard]] Status Readable() const;
+  [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes, uint64_t length) const;
+  Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
+  Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
+  Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
+  void CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes);
+  void FillDevices(ArrayStatus& status) const;
+  void FillExposure(ArrayStatus& status) const;
+
+  Assembly assembly_;
+  Core core_;
+  Appender appender_;
+  Flusher flusher_;
+  Admission admission_;
+  ChunkReader reader_;
+  Writer writer_;
+  Committer committer_;
+  Superblocks superblocks_;
+  Checkpointer checkpointer_;
+  Keeper keeper_;
+  eplog::Volumes volumes_;
+  WaitGroup requests_;
+  bool closing_ = false;
+  uint64_t recovery_us_ = 0;
+  uint64_t entries_replayed_ = 0;
+};
+
+}  // namespace eplog

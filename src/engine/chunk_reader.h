@@ -1,0 +1,65 @@
+// ChunkReader: the content of chunks, verified (P5). What is wrong or unreadable is decoded: a pending chunk through
+// its log stripe, a committed one through its row with the old versions of its peers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "engine/appender.h"
+#include "engine/core.h"
+
+namespace eplog {
+
+// Slots that may not be reused while somebody reads them (I1). Give back by destruction.
+class Pins {
+ public:
+  explicit Pins(Core& core) : core_(core) {}
+  Pins(const Pins&) = delete;
+  Pins& operator=(const Pins&) = delete;
+  ~Pins() { Release(); }
+  void Add(DeviceIndex ssd, SlotWord word);
+  void Release();
+
+ private:
+  Core& core_;
+  std::vector<SsdSlot> pins_;
+};
+
+class ChunkReader {
+ public:
+  // `appender` may be null before the array is open (recovery, read-only).
+  ChunkReader(Core& core, Appender* appender) : core_(core), appender_(appender) {}
+
+  // The latest version of a chunk into `into` (chunk_bytes, aligned).
+  Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);
+
+  // One slot, checked against its CRC. kCorrupt, kIo or kDeviceFailed if it cannot be had directly.
+  Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, std::span<std::byte> into);
+
+  // All k data chunks of a row whose words are given (n of them; pinned by the caller), decoding what is missing.
+  // data[i] is written. `rebuilt`, if given, gets the positions (data and parity) that were not readable.
+  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words, std::span<const std::span<std::byte>> data,
+                       uint64_t* rebuilt = nullptr);
+
+  // All members of a log stripe, decoding what is missing (pinned by the caller). `rebuilt`: bits 0 ... members-1,
+  // then log devices. Chunks are written to data[i].
+  Task<Status> ReadLogStripe(const LogStripeView& view, std::span<const std::span<std::byte>> data,
+                             uint64_t* rebuilt = nullptr);
+
+  // The verified content of one log chunk.
+  Task<Status> ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc, std::span<std::byte> into);
+
+ private:
+  Task<Status> DecodeLatest(ChunkIndex chunk, std::span<std::byte> into);
+  Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
+  Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);
+  void Blame(DeviceIndex device, const Error& error);
+
+  Core& core_;
+  Appender* appender_;
+};
+
+}  // namespace eplog

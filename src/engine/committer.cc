@@ -1,0 +1,253 @@
+#include "engine/committer.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "engine/flusher.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+
+struct Committer::Install {
+  explicit Install(Core& core, StripeIndex s) : stripe(s), pins(core) {}
+
+  StripeIndex stripe;
+  KeyedLocks::Guard lock;
+  Pins pins;
+  RecordWrite record;
+  std::vector<RowWord> old_words;  // as the parity covers them
+  std::vector<RowWord> words;      // what the row will say
+  bool ready = false;              // the record is to be submitted
+};
+
+std::vector<StripeIndex> Committer::OldestStripes(size_t limit, uint64_t before_place) const {
+  std::vector<StripeIndex> stripes;
+  std::unordered_set<uint32_t> seen;
+  std::vector<ChunkIndex> chunks;
+  core_.state->pending.ForEachLive([&](LogStripeId id) {
+    if (!stripes.empty() && core_.state->pending.PlaceOf(id) >= before_place) {
+      return false;
+    }
+    chunks.clear();
+    core_.state->pending.PendingChunksOf(id, chunks);
+    for (const ChunkIndex chunk : chunks) {
+      const StripeIndex stripe = core_.geometry.StripeOf(chunk);
+      if (stripes.size() < limit && seen.insert(stripe.value).second) {
+        stripes.push_back(stripe);
+      }
+    }
+    return stripes.size() < limit;
+  });
+  return stripes;
+}
+
+Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
+  const size_t width = core_.geometry.commit_width();
+  while (!stripes.empty()) {
+    const size_t count = std::min(width, stripes.size());
+    Task<AsyncMutex::Guard> locking = turn_.Lock();
+    const AsyncMutex::Guard guard = co_await locking;
+    Task<Status> batch = CommitBatch(stripes.first(count));
+    Status status = co_await batch;
+    EPLOG_CO_TRY(status);
+    stripes = stripes.subspan(count);
+  }
+  ++core_.traffic.commits;
+  co_return OkStatus();
+}
+
+Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
+  std::vector<std::unique_ptr<Install>> installs;
+  TaskGroup group(core_.loop);
+  for (const StripeIndex stripe : stripes) {
+    installs.push_back(std::make_unique<Install>(core_, stripe));
+    group.Start(Prepare(*installs.back()));
+  }
+  Task<Status> all = group.Wait();
+  Status status = co_await all;
+  for (const auto& install : installs) {
+    if (install->ready) {
+      appender_.Submit(install->record, true);
+    }
+  }
+  for (const auto& install : installs) {
+    if (!install->ready) {
+      continue;
+    }
+    Completion& completion = install->record.completion;
+    co_await completion;
+    const Status done = completion.status();
+    if (done.ok()) {
+      ++core_.traffic.committed_stripes;
+    } else if (status.ok()) {
+      status = done;
+    }
+  }
+  co_return status;
+}
+
+// Versions that are stable and still the latest; a newer write during the commit stays pending.
+bool Committer::TakeVersions(Install& install) {
+  const Geometry& g = core_.geometry;
+  RowRecord row;
+  row.stripe = install.stripe;
+  for (uint32_t i = 0; i < g.n; ++i) {
+    install.old_words.push_back(core_.state->rows.Get(install.stripe, i));
+    install.words.push_back(install.old_words.back());
+    install.pins.Add(g.SsdOf(install.stripe, i), install.old_words.back().word);
+  }
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    const auto pending = core_.state->pending.Find(g.Chunk(install.stripe, i));
+    if (pending && pending->version <= flusher_.stable()) {
+      install.words[i] = {pending->word, pending->crc};
+      install.pins.Add(g.SsdOf(install.stripe, i), pending->word);
+      row.changes.push_back({static_cast<uint8_t>(i), pending->word, pending->crc, pending->version});
+    }
+  }
+  const bool any = !row.changes.empty();
+  install.record.row = std::move(row);
+  return any;
+}
+
+Task<Status> Committer::Prepare(Install& install) {
+  const Geometry& g = core_.geometry;
+  Task<KeyedLocks::Guard> locking = writer_.rows.Lock(install.stripe.value);
+  install.lock = co_await locking;
+  if (!TakeVersions(install)) {
+    install.lock.Release();
+    install.pins.Release();
+    co_return OkStatus();
+  }
+  std::vector<Buffer> buffers;
+  std::vector<std::span<std::byte>> data;
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    buffers.push_back(core_.pool.Get(g.chunk_bytes));
+    data.push_back(buffers.back().span());
+  }
+  Task<Status> read = ReadVersions(install, data);
+  Status status = co_await read;
+  if (!status.ok() && status.error().code == ErrorCode::kBusy) {
+    co_return OkStatus();  // overwritten meanwhile: the stripe's turn comes again
+  }
+  EPLOG_CO_TRY(status);
+  Task<Status> write = WriteParity(install, data);
+  status = co_await write;
+  EPLOG_CO_TRY(status);
+  install.ready = true;
+  co_return OkStatus();
+}
+
+// Each data chunk in the version that the new row names. What cannot be read directly is decoded: a taken version
+// through its log stripe, any other through the row as it is now, with the old versions of its peers.
+Task<Status> Committer::ReadVersions(Install& install, std::span<const std::span<std::byte>> data) {
+  const Geometry& g = core_.geometry;
+  uint64_t bad = 0;
+  TaskGroup group(core_.loop);
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    group.Start(ReadVersion(install, i, data[i], bad));
+  }
+  Task<Status> all = group.Wait();
+  Status status = co_await all;
+  EPLOG_CO_TRY(status);
+  if (bad == 0) {
+    co_return OkStatus();
+  }
+  std::vector<Buffer> buffers;
+  std::vector<std::span<std::byte>> old;
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    buffers.push_back(core_.pool.Get(g.chunk_bytes));
+    old.push_back(buffers.back().span());
+  }
+  Task<Status> row = reader_.ReadRow(install.stripe, install.old_words, old);
+  status = co_await row;
+  EPLOG_CO_TRY(status);
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    if ((bad >> i & 1) != 0) {
+      std::copy(old[i].begin(), old[i].end(), data[i].begin());
+    }
+  }
+  co_return OkStatus();
+}
+
+Task<Status> Committer::ReadVersion(Install& install, uint32_t index, std::span<std::byte> into, uint64_t& bad) {
+  const Geometry& g = core_.geometry;
+  const RowWord word = install.words[index];
+  Task<Status> read = reader_.ReadSlot(g.SsdOf(install.stripe, index), word.word, word.crc, into);
+  const Status status = co_await read;
+  if (status.ok()) {
+    core_.traffic.commit_read_bytes += word.word.has_slot() ? g.chunk_bytes : 0;
+    co_return OkStatus();
+  }
+  const ChunkIndex chunk = g.Chunk(install.stripe, index);
+  if (word == install.old_words[index]) {
+    bad |= uint64_t{1} << index;
+    co_return OkStatus();
+  }
+  // A taken version. Its log stripe is live until our install is applied, unless a newer write superseded it.
+  const auto pending = core_.state->pending.Find(chunk);
+  if (!pending || RowWord{pending->word, pending->crc} != word) {
+    co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
+  }
+  Task<Status> decode = reader_.ReadLatest(chunk, into);
+  Status decoded = co_await decode;
+  if (decoded.ok() && Crc32c(into) != word.crc) {
+    co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
+  }
+  co_return decoded;
+}
+
+void Committer::AddParityWord(Install& install, uint32_t index, RowWord word) {
+  install.record.row->changes.push_back({static_cast<uint8_t>(index), word.word, word.crc, 0});
+}
+
+Task<Status> Committer::WriteParity(Install& install, std::span<const std::span<std::byte>> data) {
+  const Geometry& g = core_.geometry;
+  const auto is_zero = [](const RowWord& word) { return word.word.is_zero(); };
+  if (std::all_of(install.words.begin(), install.words.begin() + g.k(), is_zero)) {
+    for (uint32_t i = g.k(); i < g.n; ++i) {
+      AddParityWord(install, i, {});
+    }
+    co_return OkStatus();
+  }
+  std::array<const std::byte*, kMaxSsds> content{};
+  for (uint32_t i = 0; i < g.k(); ++i) {
+    content[i] = data[i].data();
+  }
+  std::vector<Buffer> buffers;
+  std::array<std::byte*, kMaxParity> parity{};
+  for (uint32_t j = 0; j < g.m; ++j) {
+    buffers.push_back(core_.pool.Get(g.chunk_bytes));
+    parity[j] = buffers.back().data();
+  }
+  core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
+
+  TaskGroup group(core_.loop);
+  for (uint32_t j = 0; j < g.m; ++j) {
+    const DeviceIndex ssd = g.SsdOf(install.stripe, g.k() + j);
+    SlotWord word = SlotWord::Absent();
+    if (core_.members.live(ssd)) {
+      EPLOG_CHECK(core_.space.CanClaim(ssd, SlotUse::kCommit), "section 5: no slot is left for commit");
+      word = SlotWord::At(core_.space.Claim(ssd));
+      SlotWord place = word;
+      if (core_.canary(Canary::kParityInPlace) && install.old_words[g.k() + j].word.has_slot()) {
+        place = install.old_words[g.k() + j].word;
+        core_.space.Unclaim(ssd, word.slot());
+        word = place;
+      }
+      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(place.slot()), buffers[j].span(), IoKind::kParity));
+      core_.traffic.ssd_parity_bytes += g.chunk_bytes;
+    }
+    AddParityWord(install, g.k() + j, {word, Crc32c(buffers[j].span())});
+  }
+  Task<Status> all = group.Wait();
+  Status status = co_await all;
+  if (!status.ok()) {
+    core_.Stop(status.error());
+  }
+  co_return status;
+}
+
+}  // namespace eplog

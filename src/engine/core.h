@@ -1,0 +1,114 @@
+// Core: what all parts of one open array share. Plain data and small services; the parts (appender, flusher,
+// committer ...) hold a reference to it and to each other. One thread owns everything here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/random.h"
+#include "base/types.h"
+#include "device/members.h"
+#include "engine/hooks.h"
+#include "eplog/options.h"
+#include "eplog/status.h"
+#include "erasure/erasure.h"
+#include "format/superblock.h"
+#include "layout/geometry.h"
+#include "log/journal_rings.h"
+#include "metadata/state.h"
+#include "runtime/event_loop.h"
+#include "runtime/sync.h"
+#include "space/slot_space.h"
+
+namespace eplog {
+
+struct Core {
+  Core(EventLoop& event_loop, std::vector<Device*> devices, const Superblock& superblock,
+       const OpenOptions& open_options)
+      : loop(event_loop),
+        options(open_options),
+        hooks(open_options.hooks != nullptr ? *open_options.hooks : no_hooks),
+        identity(superblock),
+        geometry(identity.geometry),
+        members(event_loop, std::move(devices)),
+        code(geometry.n, geometry.m),
+        state(std::make_unique<State>(geometry)),
+        space(geometry),
+        rings(event_loop, members, geometry, identity.array_uuid, pool),
+        random(open_options.entropy),
+        space_changed(event_loop),
+        stopped(event_loop) {
+    if (hooks.before_io) {
+      members.set_before_io(hooks.before_io);
+    }
+    members.set_drop_flushes(hooks.canary == Canary::kFlushDropped);
+  }
+
+  EventLoop& loop;
+  OpenOptions options;
+  EngineHooks no_hooks;
+  EngineHooks& hooks;
+  Superblock identity;  // array UUID, geometry, name, journal mode; its per-device fields mean nothing here
+  const Geometry& geometry;
+  BufferPool pool;
+  MemberSet members;
+  ErasureCode code;
+  std::unique_ptr<State> state;
+  SlotSpace space;
+  JournalRings rings;
+  Random random;
+  Traffic traffic;
+  Traffic lifetime_before;  // of earlier lives, from the checkpoint
+
+  Event space_changed;  // slots or log room may have become free
+
+  // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way that this life
+  // cannot go on with. Reads still work where they can; reopening recovers.
+  std::optional<Error> stop_error;
+  Event stopped;
+
+  void Stop(const Error& error) {
+    if (!stop_error) {
+      stop_error = error;
+      stopped.NotifyAll();
+      space_changed.NotifyAll();
+    }
+  }
+  [[nodiscard]] Status Running() const {
+    if (!stop_error) {
+      return OkStatus();
+    }
+    Error error = *stop_error;
+    error.message = "the array has stopped: " + error.message;
+    return Fail(std::move(error));
+  }
+
+  // Everything counted in this life so far.
+  [[nodiscard]] Traffic CurrentTraffic() const {
+    Traffic sum = traffic;
+    sum.ssd_metadata_bytes += rings.bytes_written();
+    sum.log_stripes_dead_early = state->pending.early_deaths();
+    return sum;
+  }
+
+  [[nodiscard]] bool canary(Canary which) const { return hooks.canary == which; }
+  [[nodiscard]] uint64_t log_mask() const {
+    return members.live_mask() & ~((uint64_t{1} << geometry.n) - 1);
+  }
+  [[nodiscard]] uint32_t lost_logs() const {
+    uint32_t lost = 0;
+    for (uint32_t j = 0; j < geometry.m; ++j) {
+      lost += members.live(geometry.LogDevice(j)) ? 0 : 1;
+    }
+    return lost;
+  }
+  // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not there.
+  [[nodiscard]] bool rings_before_ack() const {
+    return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) || lost_logs() != 0;
+  }
+};
+
+}  // namespace eplog

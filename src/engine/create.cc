@@ -1,0 +1,155 @@
+// Array::Create: every check before the first write; then an empty checkpoint and superblocks.
+
+#include <algorithm>
+#include <string>
+
+#include "base/bytes.h"
+#include "engine/assembly.h"
+#include "engine/checkpointer.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+#include "engine/superblocks.h"
+#include "eplog/array.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+namespace {
+
+Uuid RandomUuid(Random& random) {
+  Uuid uuid{};
+  StoreLe(uuid.data(), random.Next());
+  StoreLe(uuid.data() + 8, random.Next());
+  uuid[6] = (uuid[6] & std::byte{0x0F}) | std::byte{0x40};  // version 4, variant 1
+  uuid[8] = (uuid[8] & std::byte{0x3F}) | std::byte{0x80};
+  return uuid;
+}
+
+Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>& logs, const CreateOptions& options) {
+  if (logs.size() != options.parity) {
+    return Fail(ErrorCode::kInvalidArgument, "parity " + std::to_string(options.parity) + " needs exactly " +
+                                                 std::to_string(options.parity) + " log devices, not " +
+                                                 std::to_string(logs.size()));
+  }
+  if (options.name.size() > 63) {
+    return Fail(ErrorCode::kInvalidArgument, "an array's name has at most 63 bytes");
+  }
+  std::vector<Device*> all = ssds;
+  all.insert(all.end(), logs.begin(), logs.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (all[i] == all[j]) {
+        return Fail(ErrorCode::kInvalidArgument, all[i]->name() + " is given twice");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+uint64_t SmallestSize(const std::vector<Device*>& devices) {
+  uint64_t least = UINT64_MAX;
+  for (const Device* device : devices) {
+    least = std::min(least, device->size_bytes());
+  }
+  return devices.empty() ? 0 : least;
+}
+
+Task<Status> RefuseMembers(const std::vector<Device*>& devices) {
+  for (Device* device : devices) {
+    Task<Result<Superblock>> reading = ReadSuperblock(*device);
+    const Result<Superblock> superblock = co_await reading;
+    const bool ours = superblock.ok() || superblock.error().code == ErrorCode::kUnsupported;
+    if (ours) {
+      co_return Fail(ErrorCode::kExists,
+                     device->name() + " already is a member of an array" +
+                         (superblock.ok() ? " (" + UuidToString(superblock->array_uuid) + ")" : "") +
+                         "; --force overwrites it");
+    }
+  }
+  co_return OkStatus();
+}
+
+// Copies of an earlier array must not be mistaken for newer ones.
+Task<Status> WipeSuperblocks(Core& core) {
+  const Buffer zeros = core.pool.GetZeroed(kSuperblockCopyBytes);
+  TaskGroup group(core.loop);
+  for (uint8_t i = 0; i < core.geometry.devices(); ++i) {
+    for (const uint64_t offset : kSuperblockCopyOffset) {
+      group.Start(core.members.WriteBytes(DeviceIndex(i), offset, zeros.span(), IoKind::kSuperblock));
+    }
+  }
+  Task<Status> all = group.Wait();
+  Status status = co_await all;
+  EPLOG_CO_TRY(status);
+  Task<Status> flush = core.members.FlushMask(core.members.live_mask());
+  co_return co_await flush;
+}
+
+Superblock NewSuperblock(const Geometry& geometry, const CreateOptions& options, Random& random) {
+  Superblock superblock;
+  superblock.array_uuid = RandomUuid(random);
+  superblock.geometry = geometry;
+  superblock.journal_mode = static_cast<uint8_t>(options.journal);
+  superblock.name = options.name;
+  superblock.epoch = {1, random.Next()};
+  superblock.base = superblock.epoch;
+  for (uint32_t i = 0; i < geometry.devices(); ++i) {
+    superblock.members.push_back({RandomUuid(random), MemberState::kOk, 1});
+  }
+  return superblock;
+}
+
+}  // namespace
+
+Result<Geometry> PlanArray(uint64_t ssds, uint64_t ssd_bytes, uint64_t log_bytes, const CreateOptions& options) {
+  GeometryRequest request;
+  request.n = static_cast<uint32_t>(std::min<uint64_t>(ssds, UINT32_MAX));
+  request.m = options.parity;
+  request.chunk_bytes = options.chunk_bytes;
+  request.reserve_percent = options.reserve_percent;
+  request.ssd_bytes = ssd_bytes;
+  request.log_bytes = log_bytes;
+  request.ring_bytes = options.ring_bytes;
+  request.extent_stripes = options.extent_stripes;
+  return PlanGeometry(request);
+}
+
+Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vector<Device*> logs,
+                           CreateOptions options) {
+  Status checked = CheckDevices(ssds, logs, options);
+  EPLOG_CO_TRY(checked);
+  Result<Geometry> geometry = PlanArray(ssds.size(), SmallestSize(ssds), SmallestSize(logs), options);
+  EPLOG_CO_TRY(geometry);
+  std::vector<Device*> devices = ssds;
+  devices.insert(devices.end(), logs.begin(), logs.end());
+  if (!options.force) {
+    Task<Status> refusing = RefuseMembers(devices);
+    Status status = co_await refusing;
+    EPLOG_CO_TRY(status);
+  }
+  Random random(options.entropy);
+  const Superblock superblock = NewSuperblock(*geometry, options, random);
+  OpenOptions open_options;
+  open_options.entropy = random.Next();
+  Core core(loop, devices, superblock, open_options);
+  Appender appender(core);
+  Flusher flusher(core, appender);
+  Superblocks superblocks(core, superblock, std::vector<uint64_t>(devices.size(), 0));
+  Checkpointer checkpointer(core, appender, flusher, superblocks);
+
+  Task<Status> wiping = WipeSuperblocks(core);
+  Status status = co_await wiping;
+  EPLOG_CO_TRY(status);
+  const Appender::Position start{superblock.epoch, 0, 0};
+  Task<Result<CheckpointPointer>> writing = checkpointer.WritePages(start, EncodeState(*core.state));
+  Result<CheckpointPointer> pointer = co_await writing;
+  EPLOG_CO_TRY(pointer);
+  superblocks.SetCheckpoint(*pointer);
+  for (int copy = 0; copy < 2; ++copy) {  // A and B
+    Task<Status> write = superblocks.Write();
+    status = co_await write;
+    EPLOG_CO_TRY(status);
+  }
+  co_return OkStatus();
+}
+
+}  // namespace eplog

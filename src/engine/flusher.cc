@@ -1,0 +1,116 @@
+#include "engine/flusher.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/appender.h"
+#include "engine/keeper.h"
+
+namespace eplog {
+
+void Flusher::Open(uint64_t stable, uint64_t stable_place) {
+  stable_ = flushed_ = cover_ = stable;
+  stable_place_ = stable_place;
+}
+
+void Flusher::Applied(UnstableEntry entry) {
+  entry.applied_us = core_.loop.NowUs();
+  if (unstable_.empty() && keeper_ != nullptr) {
+    keeper_->Kick();  // its clock for the engine's own flush starts
+  }
+  unstable_.push_back(entry);
+  if (core_.rings.HasFullBlock()) {
+    core_.rings.Pack(entry.sequence, true, JournalRings::kReserveBlocks);
+  }
+}
+
+Task<Status> Flusher::FlushAll() {
+  Task<Status> flush = FlushTo(appender_.applied().sequence, true);
+  co_return co_await flush;
+}
+
+Task<Status> Flusher::FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds) {
+  EPLOG_CHECK(sequence <= appender_.applied().sequence, "I4: a flush of what is not applied");
+  while (!Done(sequence, rings)) {
+    const Status running = core_.Running();
+    if (!running.ok()) {
+      co_return running;
+    }
+    wanted_ = std::max(wanted_, sequence);
+    wanted_rings_ |= rings;
+    wanted_own_ |= own_ssds;
+    if (busy_) {
+      co_await changed_.Wait();
+      continue;
+    }
+    busy_ = true;
+    // Let everybody who is ready now join.
+    co_await core_.loop.Yield();
+    const uint64_t target = std::exchange(wanted_, 0);
+    const bool with_rings = std::exchange(wanted_rings_, false);
+    const uint64_t own = std::exchange(wanted_own_, 0);
+    Task<Status> once = FlushOnce(target, with_rings, own);
+    const Status status = co_await once;
+    busy_ = false;
+    if (!status.ok()) {
+      core_.Stop(status.error());  // I7
+      appender_.Wake();
+    }
+    changed_.NotifyAll();
+  }
+  co_return OkStatus();
+}
+
+Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) {
+  if (target <= stable_) {
+    co_return OkStatus();
+  }
+  uint64_t ring_mask = 0;
+  if (rings) {
+    const uint64_t packed = core_.rings.Pack(target, false, JournalRings::kReserveBlocks);
+    EPLOG_CHECK(packed >= target, "I4: no ring room for applied headers");
+    Task<Result<uint64_t>> wait = core_.rings.Written(target);
+    Result<uint64_t> written = co_await wait;
+    EPLOG_CO_TRY(written);
+    ring_mask = *written;
+  }
+  // The devices' flushes are submitted only now, after everything up to `target` has completed.
+  uint64_t dirty = 0;
+  for (const UnstableEntry& entry : unstable_) {
+    if (entry.sequence > target) {
+      break;
+    }
+    dirty |= entry.ssd_mask;
+  }
+  if (core_.canary(Canary::kFlushOwnSsd) && own_ssds != 0) {
+    dirty &= own_ssds;
+  }
+  if (core_.canary(Canary::kRingUnflushed)) {
+    ring_mask &= ~(ring_mask & (ring_mask - 1));  // forgets all but one of the SSDs with ring blocks
+  }
+  Task<Status> flush = core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask());
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  flushed_ = std::max(flushed_, target);
+  if (rings) {
+    Advance(target);
+  }
+  co_return OkStatus();
+}
+
+void Flusher::Advance(uint64_t target) {
+  while (!unstable_.empty() && unstable_.front().sequence <= target) {
+    cover_ = std::max(cover_, unstable_.front().mark);
+    stable_place_ = unstable_.front().end_place;
+    unstable_.pop_front();
+  }
+  EPLOG_CHECK(target >= stable_, "stability never goes back");
+  stable_ = target;
+  core_.rings.Stable(target);
+  core_.state->pending.Stable(target);
+  core_.space.Covered(core_.canary(Canary::kSlotReuse) ? target : cover_);
+  core_.space_changed.NotifyAll();
+  appender_.Wake();
+}
+
+}  // namespace eplog

@@ -1,0 +1,72 @@
+// Flusher: makes prefixes of the log stable (I4) and lets go of what waited for that (I1).
+//
+// One flush is at work at a time; everybody who waits meanwhile shares the next one, so that many fsyncs cost one
+// ring block and one round of device flushes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+#include "engine/core.h"
+
+namespace eplog {
+
+class Appender;
+class Keeper;
+
+class Flusher {
+ public:
+  Flusher(Core& core, Appender& appender) : core_(core), appender_(appender), changed_(core.loop) {}
+
+  // Everything up to `position` is stable, and a mark that covers it is.
+  void Open(uint64_t stable, uint64_t stable_place);
+  void set_keeper(Keeper& keeper) { keeper_ = &keeper; }
+
+  struct UnstableEntry {
+    uint64_t sequence = 0;
+    uint64_t mark = 0;
+    uint64_t end_place = 0;
+    uint64_t ssd_mask = 0;
+    uint64_t applied_us = 0;  // set by Applied
+  };
+  void Applied(UnstableEntry entry);
+
+  // Until everything up to `sequence` (applied already) is durable: stable with `rings`; without them (mode `log`)
+  // flushed but not stable. `own_ssds` is used by a canary of the tests only.
+  Task<Status> FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds = 0);
+  // The engine's own flush: everything that is applied, stable.
+  Task<Status> FlushAll();
+
+  [[nodiscard]] uint64_t stable() const { return stable_; }
+  [[nodiscard]] uint64_t stable_place() const { return stable_place_; }
+  [[nodiscard]] uint64_t covered() const { return cover_; }
+  [[nodiscard]] uint64_t mark() const { return stable_; }
+  [[nodiscard]] bool has_unstable() const { return !unstable_.empty(); }
+  // Loop time at which the oldest unstable entry was applied.
+  [[nodiscard]] uint64_t oldest_unstable_us() const { return unstable_.front().applied_us; }
+
+ private:
+  Task<Status> FlushOnce(uint64_t target, bool rings, uint64_t own_ssds);
+  [[nodiscard]] bool Done(uint64_t sequence, bool rings) const {
+    return sequence <= stable_ || (!rings && sequence <= flushed_);
+  }
+  void Advance(uint64_t target);
+
+  Core& core_;
+  Appender& appender_;
+  Keeper* keeper_ = nullptr;
+  Event changed_;
+  std::deque<UnstableEntry> unstable_;
+  uint64_t stable_ = 0;
+  uint64_t stable_place_ = 0;
+  uint64_t flushed_ = 0;  // durable on SSDs and log devices, the rings perhaps not
+  uint64_t cover_ = 0;
+  // The next flush, as asked for so far.
+  bool busy_ = false;
+  uint64_t wanted_ = 0;
+  bool wanted_rings_ = false;
+  uint64_t wanted_own_ = 0;
+};
+
+}  // namespace eplog

@@ -1,0 +1,151 @@
+#include "engine/keeper.h"
+
+#include <algorithm>
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kFlushSoonBytes = Appender::kMaxUnstableBytes / 2;
+constexpr uint64_t kRetryUs = 1000;
+
+}  // namespace
+
+bool Keeper::LogShort() const {
+  if (!core_.options.auto_commit) {
+    return admission_.waiting_for_log();
+  }
+  return appender_.log_used() * 8 > core_.geometry.log_blocks * 5 || admission_.waiting_for_log();
+}
+
+bool Keeper::SlotsShort() const {
+  if (!core_.options.auto_commit) {
+    return admission_.waiting_for_slots();
+  }
+  const uint32_t closed = core_.geometry.commit_width();
+  const uint32_t least = closed + (core_.geometry.reserve_slots() - closed) / 2;
+  return core_.space.free_min() < least || admission_.waiting_for_slots();
+}
+
+bool Keeper::RingsShort() const {
+  const uint64_t all = (core_.geometry.ring_blocks - JournalRings::kReserveBlocks) * core_.geometry.n /
+                       (1 + core_.lost_logs());
+  return core_.rings.Room(JournalRings::kReserveBlocks) * 4 < all || appender_.RingShort();
+}
+
+bool Keeper::FlushDue() const {
+  if (!flusher_.has_unstable()) {
+    return false;
+  }
+  const uint64_t unstable = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes;
+  return unstable >= kFlushSoonBytes || appender_.blocked() ||
+         core_.loop.NowUs() >= flusher_.oldest_unstable_us() + core_.options.engine_flush_us;
+}
+
+Task<void> Keeper::Run() {
+  running_ = true;
+  while (!stopping_ && !core_.stop_error) {
+    const uint64_t before = appender_.applied().sequence + appender_.checkpoint_place() + flusher_.covered();
+    Status status;
+    const bool short_of_room = LogShort() || SlotsShort() || RingsShort();
+    if (short_of_room) {
+      Task<Status> room = MakeRoom();
+      status = co_await room;
+    } else if (FlushDue()) {
+      Task<Status> flush = FlushAndMark();
+      status = co_await flush;
+    } else if (flusher_.has_unstable()) {
+      co_await kick_.WaitUntil(flusher_.oldest_unstable_us() + core_.options.engine_flush_us);
+      continue;
+    } else {
+      co_await kick_.Wait();
+      continue;
+    }
+    const uint64_t after = appender_.applied().sequence + appender_.checkpoint_place() + flusher_.covered();
+    if (short_of_room && (before == after || !status.ok())) {
+      // Nothing to gain at the moment: what holds the space is still in somebody's hands.
+      co_await kick_.WaitUntil(core_.loop.NowUs() + kRetryUs);
+    }
+  }
+  running_ = false;
+  ended_.NotifyAll();
+}
+
+Task<void> Keeper::Stop() {
+  stopping_ = true;
+  kick_.NotifyAll();
+  while (running_) {
+    co_await ended_.Wait();
+  }
+}
+
+Task<Status> Keeper::AppendMark() {
+  RecordWrite mark;
+  appender_.Submit(mark, true);
+  co_await mark.completion;
+  co_return mark.completion.status();
+}
+
+// Frees what waits for a covering mark: flush, a mark, flush.
+Task<Status> Keeper::FlushAndMark() {
+  Task<Status> first = flusher_.FlushAll();
+  Status status = co_await first;
+  EPLOG_CO_TRY(status);
+  if (core_.space.newest_waiting().value_or(0) <= flusher_.covered()) {
+    co_return OkStatus();
+  }
+  Task<Status> mark = AppendMark();
+  status = co_await mark;
+  EPLOG_CO_TRY(status);
+  Task<Status> second = flusher_.FlushAll();
+  co_return co_await second;
+}
+
+uint64_t Keeper::BlocksABatch() const {
+  const size_t installs = (kMaxEntryHeaderBytes - kEntryFixedBytes) / MaxRowRecordBytes(core_.geometry.n);
+  return DivideUp(core_.geometry.commit_width(), installs);
+}
+
+uint64_t Keeper::LogBlocksFor(size_t stripes) const {
+  return DivideUp(stripes, core_.geometry.commit_width()) * BlocksABatch();
+}
+
+// A pass may append only so much that the part of the log closed to the foreground is enough for it.
+size_t Keeper::StripesThatFitReserve() const {
+  const uint64_t blocks = std::max<uint64_t>(1, (core_.geometry.log_reserve_blocks() - 4) / 2);
+  return std::max<uint64_t>(1, blocks / BlocksABatch()) * core_.geometry.commit_width();
+}
+
+std::vector<StripeIndex> Keeper::ChooseStripes(bool log_short) const {
+  const size_t enough = log_short ? SIZE_MAX : std::max<size_t>(core_.geometry.commit_width(),
+                                                               core_.geometry.reserve_slots() / 4);
+  // For log room: the older half of what lies in the log.
+  const uint64_t before = log_short ? appender_.log_tail() + appender_.log_used() / 2 : UINT64_MAX;
+  return committer_.OldestStripes(std::min(enough, StripesThatFitReserve()), before);
+}
+
+Task<Status> Keeper::MakeRoom() {
+  Task<Status> flush = flusher_.FlushAll();
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  const bool log_short = LogShort();
+  if (log_short || SlotsShort()) {
+    const std::vector<StripeIndex> stripes = ChooseStripes(log_short);
+    if (!stripes.empty()) {
+      Task<Status> commit = committer_.Commit(stripes);
+      status = co_await commit;
+      EPLOG_CO_TRY(status);
+    }
+  }
+  if (SlotsShort()) {
+    Task<Status> mark = FlushAndMark();
+    status = co_await mark;
+    EPLOG_CO_TRY(status);
+  }
+  if (log_short || RingsShort()) {
+    Task<Status> checkpoint = checkpointer_.Checkpoint();
+    status = co_await checkpoint;
+  }
+  co_return status;
+}
+
+}  // namespace eplog

@@ -1,0 +1,70 @@
+// Keeper: the background work that keeps an array going (sections 5 and 7): the engine's own flush, parity commit
+// when log or slots run short, marks that let freed slots go, checkpoints when log or rings run short.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/checkpointer.h"
+#include "engine/committer.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+
+namespace eplog {
+
+class Keeper {
+ public:
+  Keeper(Core& core, Appender& appender, Flusher& flusher, Committer& committer, Checkpointer& checkpointer,
+         Admission& admission)
+      : core_(core),
+        appender_(appender),
+        flusher_(flusher),
+        committer_(committer),
+        checkpointer_(checkpointer),
+        admission_(admission),
+        kick_(core.loop),
+        ended_(core.loop) {}
+
+  Task<void> Run();
+  void Kick() { kick_.NotifyAll(); }
+  // Cheap: kicks if something begins to run short.
+  void LookSoon() {
+    if (LogShort() || SlotsShort() || RingsShort()) {
+      Kick();
+    }
+  }
+  // Ends Run after what it is doing.
+  Task<void> Stop();
+
+  // Log blocks that committing so many stripes takes at most.
+  [[nodiscard]] uint64_t LogBlocksFor(size_t stripes) const;
+
+  // An entry with no record, to carry the mark.
+  Task<Status> AppendMark();
+
+ private:
+  [[nodiscard]] bool LogShort() const;
+  [[nodiscard]] bool SlotsShort() const;
+  [[nodiscard]] bool RingsShort() const;
+  [[nodiscard]] bool FlushDue() const;
+  [[nodiscard]] std::vector<StripeIndex> ChooseStripes(bool log_short) const;
+  [[nodiscard]] size_t StripesThatFitReserve() const;
+  [[nodiscard]] uint64_t BlocksABatch() const;
+  Task<Status> MakeRoom();
+  Task<Status> FlushAndMark();
+
+  Core& core_;
+  Appender& appender_;
+  Flusher& flusher_;
+  Committer& committer_;
+  Checkpointer& checkpointer_;
+  Admission& admission_;
+  Event kick_;
+  Event ended_;
+  bool stopping_ = false;
+  bool running_ = false;
+};
+
+}  // namespace eplog

@@ -1,0 +1,103 @@
+// Recovery (I8): from the newest checkpoint and the log to the state that every flush promised, first in RAM
+// (Analyse), then on disk (Repair, which may crash anywhere and be repeated).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/buffer.h"
+#include "engine/appender.h"
+#include "engine/assembly.h"
+#include "engine/checkpointer.h"
+#include "engine/chunk_reader.h"
+#include "engine/core.h"
+#include "engine/superblocks.h"
+#include "log/log_ring.h"
+
+namespace eplog {
+
+class Recovery {
+ public:
+  Recovery(Core& core, const Assembly& assembly)
+      : core_(core),
+        assembly_(assembly),
+        reader_(core, nullptr),
+        log_(core.members, core.geometry, core.identity.array_uuid, core.pool),
+        newest_epoch_(assembly.highest_epoch) {}
+
+  // Loads, joins, verifies and cuts: afterwards core.state is the state at `cut`, and core.space and core.rings
+  // know what is taken. Writes nothing.
+  Task<Status> Analyse();
+
+  // Makes it so on disk under a new epoch, up to where the array may open. `superblocks` and `checkpointer` are those
+  // of the new life.
+  Task<Status> Repair(Superblocks& superblocks, Checkpointer& checkpointer);
+
+  // Where the log goes on, after Analyse: the cut; after Repair: behind the new epoch's first entry.
+  [[nodiscard]] const Appender::Position& position() const { return position_; }
+  [[nodiscard]] const Epoch& epoch() const { return epoch_; }
+  [[nodiscard]] uint64_t checkpoint_sequence() const { return checkpoint_.sequence; }
+  [[nodiscard]] uint64_t checkpoint_place() const { return checkpoint_.place; }
+  [[nodiscard]] uint64_t entries_replayed() const { return chain_.size(); }
+
+ private:
+  struct RingCopies {
+    EntryHeader header;
+    uint32_t copies = 0;
+  };
+  struct FoundBlock {
+    DeviceIndex ssd;
+    uint64_t number;
+    uint64_t last_sequence;
+    std::vector<std::pair<uint64_t, Epoch>> headers;  // newer than the checkpoint
+  };
+  struct Mend {  // bytes to put back
+    DeviceIndex device;
+    bool log = false;
+    uint64_t at = 0;  // place in the log, or byte offset
+    Buffer bytes;
+  };
+
+  Task<Status> ReadRings();
+  Task<Status> ReadRing(DeviceIndex ssd);
+  void NoteRingBlock(DeviceIndex ssd, const RingBlock& block);
+  Task<Status> Join();
+  Task<std::optional<EntryHeader>> NextEntry(const Appender::Position& at);
+  bool FitsAfter(const EntryHeader& header, const Appender::Position& at) const;
+  Task<Status> Replay();
+  Task<bool> IsWhole(const EntryHeader& entry);
+  Task<bool> LogStripeIsWhole(const EntryHeader& entry, size_t number);
+  Task<bool> RowIsWhole(const RowRecord& record);
+  Task<Status> NoteHeaderCopies(const EntryHeader& entry);
+  Task<Status> CheckDamage();
+  void TakeSpace();
+
+  Task<Status> WriteMends();
+  [[nodiscard]] bool RoomForFirstEntry() const;
+  Task<Status> WriteFirstEntry();
+  Task<Status> CheckpointTheCut(Superblocks& superblocks, Checkpointer& checkpointer);
+  Task<Status> WriteRings(uint64_t upto);
+  Buffer EncodeBlock(const EntryHeader& header, size_t& used_bytes);
+
+  Core& core_;
+  const Assembly& assembly_;
+  ChunkReader reader_;
+  LogReader log_;
+  uint64_t newest_epoch_;
+
+  CheckpointRoot root_;
+  Appender::Position checkpoint_;
+  std::map<uint64_t, std::vector<RingCopies>> ring_headers_;
+  std::vector<FoundBlock> ring_blocks_;
+  uint64_t newest_ring_mark_ = 0;
+  std::vector<EntryHeader> chain_;
+  uint64_t mark_ = 0;
+  Appender::Position position_;
+  Epoch epoch_;
+  std::vector<Mend> mends_;
+  std::vector<EntryHeader> without_ring_;  // kept tail that lacks copies on the rings
+};
+
+}  // namespace eplog

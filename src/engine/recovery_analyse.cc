@@ -1,0 +1,349 @@
+// The reading half of recovery.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "engine/recovery.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kRingBatchBlocks = 256;
+
+}  // namespace
+
+Task<Status> Recovery::Analyse() {
+  Task<Result<CheckpointRoot>> loading = LoadCheckpoint(core_, assembly_.winner.checkpoint, *core_.state);
+  Result<CheckpointRoot> root = co_await loading;
+  EPLOG_CO_TRY(root);
+  root_ = std::move(*root);
+  core_.lifetime_before = CountersToTraffic(root_.lifetime_counters);
+  checkpoint_ = {root_.epoch, root_.sequence, root_.place};
+  Task<Status> rings = ReadRings();
+  Status status = co_await rings;
+  EPLOG_CO_TRY(status);
+  Task<Status> join = Join();
+  status = co_await join;
+  EPLOG_CO_TRY(status);
+  Task<Status> replay = Replay();
+  status = co_await replay;
+  EPLOG_CO_TRY(status);
+  Task<Status> damage = CheckDamage();
+  status = co_await damage;
+  EPLOG_CO_TRY(status);
+  TakeSpace();
+  co_return OkStatus();
+}
+
+Task<Status> Recovery::ReadRings() {
+  TaskGroup group(core_.loop);
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    if (core_.members.live(DeviceIndex(i))) {
+      group.Start(ReadRing(DeviceIndex(i)));
+    }
+  }
+  Task<Status> all = group.Wait();
+  co_return co_await all;
+}
+
+// An unreadable part of a ring is one copy less.
+Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
+  const Geometry& g = core_.geometry;
+  for (uint64_t first = 0; first < g.ring_blocks; first += kRingBatchBlocks) {
+    const uint64_t count = std::min(kRingBatchBlocks, g.ring_blocks - first);
+    Buffer batch = core_.pool.Get(count * kBlockBytes);
+    Task<Status> read = core_.members.ReadBytes(ssd, g.RingOffset(first), batch.span());
+    const Status status = co_await read;
+    for (uint64_t i = 0; status.ok() && i < count; ++i) {
+      const auto bytes = batch.span().subspan(i * kBlockBytes, kBlockBytes);
+      const Result<RingBlock> block = DecodeRingBlock(bytes, core_.identity.array_uuid, g, ssd);
+      if (block.ok() && block->number % g.ring_blocks == first + i) {
+        NoteRingBlock(ssd, *block);
+      }
+    }
+  }
+  co_return OkStatus();
+}
+
+void Recovery::NoteRingBlock(DeviceIndex ssd, const RingBlock& block) {
+  FoundBlock found{ssd, block.number, 0, {}};
+  for (const EntryHeader& header : block.headers) {
+    newest_ring_mark_ = std::max(newest_ring_mark_, header.mark);
+    found.last_sequence = std::max(found.last_sequence, header.sequence);
+    if (header.sequence <= checkpoint_.sequence) {
+      continue;
+    }
+    found.headers.emplace_back(header.sequence, header.epoch);
+    auto& same = ring_headers_[header.sequence];
+    const auto known = std::find_if(same.begin(), same.end(),
+                                    [&](const RingCopies& copy) { return copy.header == header; });
+    if (known == same.end()) {
+      same.push_back({header, 1});
+    } else {
+      ++known->copies;
+    }
+  }
+  ring_blocks_.push_back(std::move(found));
+}
+
+// An entry fits its predecessor if it has the next sequence in the same epoch, or is an epoch's first and names what
+// it follows.
+bool Recovery::FitsAfter(const EntryHeader& header, const Appender::Position& at) const {
+  if (header.sequence != at.sequence + 1 || header.place != at.place) {
+    return false;
+  }
+  return core_.canary(Canary::kNoEpochJoin) || header.epoch == at.epoch ||
+         (header.first_of_epoch && header.follows_epoch == at.epoch && header.follows_sequence == at.sequence);
+}
+
+Task<std::optional<EntryHeader>> Recovery::NextEntry(const Appender::Position& at) {
+  std::optional<EntryHeader> best;
+  const bool lowest = core_.canary(Canary::kNoEpochJoin);
+  const auto consider = [&](const EntryHeader& header) {
+    const bool better = !best || (lowest ? header.epoch < best->epoch : header.epoch > best->epoch);
+    if (FitsAfter(header, at) && better) {
+      best = header;
+    }
+  };
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, at.place);
+    const std::optional<EntryHeader> header = co_await reading;
+    if (header) {
+      consider(*header);
+    }
+  }
+  const auto ring = ring_headers_.find(at.sequence + 1);
+  if (ring != ring_headers_.end()) {
+    for (const RingCopies& copy : ring->second) {
+      consider(copy.header);
+    }
+  }
+  co_return best;
+}
+
+Task<Status> Recovery::Join() {
+  Appender::Position at = checkpoint_;
+  mark_ = checkpoint_.sequence;
+  while (true) {
+    Task<std::optional<EntryHeader>> finding = NextEntry(at);
+    std::optional<EntryHeader> next = co_await finding;
+    if (!next) {
+      co_return OkStatus();
+    }
+    at = {next->epoch, next->sequence, next->place + next->length_blocks};
+    mark_ = std::max(mark_, next->mark);
+    newest_epoch_ = std::max(newest_epoch_, next->epoch.number);
+    chain_.push_back(std::move(*next));
+  }
+}
+
+Task<Status> Recovery::Replay() {
+  position_ = checkpoint_;
+  SlotChanges ignored;
+  size_t kept = 0;
+  for (const EntryHeader& entry : chain_) {
+    if (entry.sequence > mark_) {
+      const size_t mends = mends_.size();
+      Task<bool> checking = IsWhole(entry);
+      const bool whole = co_await checking;
+      if (!whole) {
+        mends_.resize(mends);
+        break;
+      }
+      Task<Status> noting = NoteHeaderCopies(entry);
+      Status status = co_await noting;
+      EPLOG_CO_TRY(status);
+    }
+    core_.state->Apply(entry, ignored, core_.canary(Canary::kRowNoVersions));
+    ignored.freed.clear();
+    ignored.kept.clear();
+    position_ = {entry.epoch, entry.sequence, entry.place + entry.length_blocks};
+    ++kept;
+  }
+  core_.hooks.recovery_cut_entries += chain_.size() - kept;
+  chain_.resize(kept);
+  core_.state->pending.Stable(position_.sequence);
+  co_return OkStatus();
+}
+
+Task<bool> Recovery::IsWhole(const EntryHeader& entry) {
+  for (size_t i = 0; i < entry.log_stripes.size(); ++i) {
+    Task<bool> checking = LogStripeIsWhole(entry, i);
+    const bool whole = co_await checking;
+    if (!whole) {
+      co_return false;
+    }
+  }
+  if (core_.canary(Canary::kTornStripeKept)) {
+    co_return true;
+  }
+  for (const RowRecord& record : entry.rows) {
+    Task<bool> checking = RowIsWhole(record);
+    const bool whole = co_await checking;
+    if (!whole) {
+      co_return false;
+    }
+  }
+  co_return true;
+}
+
+Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
+  const Geometry& g = core_.geometry;
+  const LogStripeRecord& record = entry.log_stripes[number];
+  LogStripeView view;
+  view.sequence = entry.sequence;
+  view.place = entry.place + 1 + number * g.chunk_blocks();
+  view.members = record.members;
+  std::copy(record.log_crcs.begin(), record.log_crcs.end(), view.log_crcs.begin());
+  const size_t d = view.members.size();
+  std::vector<Buffer> buffers;
+  std::vector<std::span<std::byte>> data;
+  std::array<const std::byte*, kMaxSsds> content{};
+  for (size_t i = 0; i < d; ++i) {
+    buffers.push_back(core_.pool.Get(g.chunk_bytes));
+    data.push_back(buffers.back().span());
+    content[i] = buffers.back().data();
+  }
+  uint64_t bad = 0;
+  Task<Status> reading = reader_.ReadLogStripe(view, data, &bad);
+  const Status status = co_await reading;
+  if (!status.ok()) {
+    co_return false;
+  }
+  std::vector<Buffer> logs;
+  std::array<std::byte*, kMaxParity> parity{};
+  for (uint32_t j = 0; j < g.m; ++j) {
+    logs.push_back(core_.pool.Get(g.chunk_bytes));
+    parity[j] = logs.back().data();
+  }
+  if (bad >> d != 0) {
+    core_.code.Encode(std::span(content).first(d), std::span(parity).first(g.m), g.chunk_bytes);
+  }
+  for (size_t i = 0; i < d; ++i) {
+    const DeviceIndex ssd = g.SsdOf(view.members[i].chunk);
+    if ((bad >> i & 1) != 0 && view.members[i].word.has_slot() && core_.members.live(ssd)) {
+      mends_.push_back({ssd, false, g.SlotOffset(view.members[i].word.slot()), std::move(buffers[i])});
+    }
+  }
+  for (uint32_t j = 0; j < g.m; ++j) {
+    if ((bad >> (d + j) & 1) != 0 && core_.members.live(g.LogDevice(j))) {
+      mends_.push_back({g.LogDevice(j), true, view.place, std::move(logs[j])});
+    }
+  }
+  co_return true;
+}
+
+Task<bool> Recovery::RowIsWhole(const RowRecord& record) {
+  const Geometry& g = core_.geometry;
+  std::vector<RowWord> words;
+  for (uint32_t i = 0; i < g.n; ++i) {
+    words.push_back(core_.state->rows.Get(record.stripe, i));
+  }
+  for (const RowChange& change : record.changes) {
+    words[change.index] = {change.word, change.crc};
+  }
+  std::vector<Buffer> buffers;
+  std::vector<std::span<std::byte>> data;
+  std::array<const std::byte*, kMaxSsds> content{};
+  std::array<std::byte*, kMaxParity> parity{};
+  for (uint32_t i = 0; i < g.n; ++i) {
+    buffers.push_back(core_.pool.Get(g.chunk_bytes));
+    if (i < g.k()) {
+      data.push_back(buffers[i].span());
+      content[i] = buffers[i].data();
+    } else {
+      parity[i - g.k()] = buffers[i].data();
+    }
+  }
+  uint64_t bad = 0;
+  Task<Status> reading = reader_.ReadRow(record.stripe, words, data, &bad);
+  const Status status = co_await reading;
+  if (!status.ok()) {
+    co_return false;
+  }
+  if (bad >> g.k() != 0) {
+    core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
+  }
+  for (uint32_t i = 0; i < g.n; ++i) {
+    const DeviceIndex ssd = g.SsdOf(record.stripe, i);
+    if ((bad >> i & 1) != 0 && words[i].word.has_slot() && core_.members.live(ssd)) {
+      mends_.push_back({ssd, false, g.SlotOffset(words[i].word.slot()), std::move(buffers[i])});
+    }
+  }
+  co_return true;
+}
+
+// Which copies of a kept header must be written again.
+Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    const DeviceIndex log = core_.geometry.LogDevice(j);
+    if (!core_.members.live(log)) {
+      continue;
+    }
+    Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, entry.place);
+    const std::optional<EntryHeader> header = co_await reading;
+    if (!header || *header != entry) {
+      size_t used = 0;
+      mends_.push_back({log, true, entry.place, EncodeBlock(entry, used)});
+    }
+  }
+  uint32_t copies = 0;
+  const auto ring = ring_headers_.find(entry.sequence);
+  if (ring != ring_headers_.end()) {
+    for (const RingCopies& copy : ring->second) {
+      copies = copy.header == entry ? copy.copies : copies;
+    }
+  }
+  if (copies < 1 + core_.lost_logs()) {
+    without_ring_.push_back(entry);
+  }
+  co_return OkStatus();
+}
+
+Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {
+  Buffer block = core_.pool.GetZeroed(kBlockBytes);
+  used_bytes = EncodeEntryHeader(header, core_.identity.array_uuid, block.span());
+  return block;
+}
+
+// An entry of any epoch with a mark beyond the cut proves that something stable is missing: damage, not a tail.
+Task<Status> Recovery::CheckDamage() {
+  uint64_t newest_mark = newest_ring_mark_;
+  const Geometry& g = core_.geometry;
+  const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
+  const uint64_t far = std::min(g.log_blocks, Appender::kMaxUnstableBytes / kBlockBytes + longest_entry);
+  for (uint32_t j = 0; j < g.m; ++j) {
+    for (uint64_t place = position_.place; place < position_.place + far; ++place) {
+      Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
+      const std::optional<EntryHeader> header = co_await reading;
+      if (header) {
+        newest_mark = std::max(newest_mark, header->mark);
+        newest_epoch_ = std::max(newest_epoch_, header->epoch.number);
+      }
+    }
+  }
+  if (newest_mark > position_.sequence) {
+    co_return Fail(ErrorCode::kCorrupt,
+                   "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
+                       " cannot be found or verified, yet entries up to " + std::to_string(newest_mark) +
+                       " had been made durable; bring back missing members");
+  }
+  co_return OkStatus();
+}
+
+void Recovery::TakeSpace() {
+  core_.state->ForEachSlot([this](DeviceIndex ssd, SlotIndex slot) { core_.space.MarkUsed(ssd, slot); });
+  for (const FoundBlock& block : ring_blocks_) {
+    const bool needed = std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {
+      const uint64_t index = header.first - checkpoint_.sequence - 1;
+      return index < chain_.size() && chain_[index].epoch == header.second;
+    });
+    core_.rings.NoteBlock(block.ssd, block.number, block.last_sequence, needed);
+  }
+}
+
+}  // namespace eplog

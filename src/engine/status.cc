@@ -1,0 +1,119 @@
+// ArrayImpl::GetStatus and the names of what it tells.
+
+#include <algorithm>
+
+#include "engine/array_impl.h"
+
+namespace eplog {
+
+const char* DeviceRoleName(DeviceRole role) { return role == DeviceRole::kSsd ? "ssd" : "log"; }
+
+const char* DeviceStateName(DeviceState state) {
+  switch (state) {
+    case DeviceState::kOk: return "ok";
+    case DeviceState::kFailed: return "failed";
+    case DeviceState::kMissing: return "missing";
+    case DeviceState::kRebuilding: return "rebuilding";
+  }
+  return "unknown";
+}
+
+const char* ArrayStateName(ArrayState state) {
+  switch (state) {
+    case ArrayState::kClean: return "clean";
+    case ArrayState::kActive: return "active";
+    case ArrayState::kDegraded: return "degraded";
+    case ArrayState::kRebuilding: return "rebuilding";
+    case ArrayState::kFailed: return "failed";
+  }
+  return "unknown";
+}
+
+const char* JournalModeName(JournalMode mode) { return mode == JournalMode::kFull ? "full" : "log"; }
+
+void ArrayImpl::FillDevices(ArrayStatus& status) const {
+  const Geometry& g = core_.geometry;
+  for (uint8_t i = 0; i < g.devices(); ++i) {
+    const DeviceIndex index(i);
+    const MemberCounters& counters = core_.members.counters(index);
+    DeviceStatus device;
+    device.name = g.IsLog(index) ? "log" + std::to_string(i - g.n) : "ssd" + std::to_string(i);
+    device.role = g.IsLog(index) ? DeviceRole::kLog : DeviceRole::kSsd;
+    if (const Device* present = core_.members.device(index)) {
+      device.path = present->name();
+      device.direct = present->capabilities().direct;
+      device.size_bytes = present->size_bytes();
+    } else {
+      device.state = assembly_.stale[i] ? DeviceState::kFailed : DeviceState::kMissing;
+    }
+    device.reads = counters.reads;
+    device.writes = counters.writes;
+    device.flushes = counters.flushes;
+    device.bytes_read = counters.bytes_read;
+    device.bytes_written = counters.bytes_written;
+    device.read_errors = counters.read_errors;
+    device.write_errors = counters.write_errors;
+    device.corrupt_chunks = counters.corrupt_chunks;
+    device.latency_us_p99 = counters.latency.Quantile(0.99);
+    status.devices.push_back(std::move(device));
+  }
+}
+
+void ArrayImpl::FillExposure(ArrayStatus& status) const {
+  const Geometry& g = core_.geometry;
+  uint32_t lost = 0;
+  for (uint8_t i = 0; i < g.devices(); ++i) {
+    lost += core_.members.live(DeviceIndex(i)) ? 0 : 1;
+  }
+  const PendingTable& pending = core_.state->pending;
+  status.pending_chunks = pending.pending_chunks();
+  status.pending_bytes = pending.pending_chunks() * g.chunk_bytes;
+  status.live_log_stripes = pending.live_log_stripes();
+  if (const auto since = appender_.OldestPendingUs()) {
+    status.oldest_pending_seconds = static_cast<double>(core_.loop.NowUs() - *since) / 1e6;
+  }
+  // Any m of all devices may fail; and with nothing pending the log protects nothing that the parity does not.
+  status.further_ssd_losses_survived = g.m - lost;
+  status.further_log_losses_survived =
+      pending.live_log_stripes() == 0 ? g.m - core_.lost_logs() : g.m - lost;
+  status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes;
+  status.state = core_.stop_error ? ArrayState::kFailed
+                 : lost != 0      ? ArrayState::kDegraded
+                 : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive
+                                                                        : ArrayState::kClean;
+}
+
+ArrayStatus ArrayImpl::GetStatus() const {
+  const Geometry& g = core_.geometry;
+  ArrayStatus status;
+  status.uuid = UuidToString(core_.identity.array_uuid);
+  status.name = core_.identity.name;
+  status.level = g.m + 4;
+  status.data_chunks = g.k();
+  status.parity_chunks = g.m;
+  status.chunk_bytes = g.chunk_bytes;
+  status.journal = static_cast<JournalMode>(core_.identity.journal_mode);
+  status.read_only = core_.options.read_only;
+  if (core_.stop_error) {
+    status.stopped_because = core_.stop_error->ToString();
+  }
+  status.capacity_bytes = g.capacity_bytes();
+  status.free_bytes = core_.state->volumes.free_extents() * g.extent_data_bytes();
+  status.allocated_bytes = status.capacity_bytes - status.free_bytes;
+  FillDevices(status);
+  FillExposure(status);
+  status.slots_free_min = core_.space.free_min();
+  status.slots_reserved = g.reserve_slots();
+  status.log_used_bytes = appender_.log_used() * kBlockBytes;
+  status.log_size_bytes = g.log_blocks * kBlockBytes;
+  status.traffic = core_.CurrentTraffic();
+  status.lifetime = AddTraffic(core_.lifetime_before, status.traffic);
+  status.metadata_bytes = core_.state->memory_bytes() + core_.space.memory_bytes();
+  status.slots = uint64_t{g.slots} * g.n;
+  status.pending_entries = status.pending_chunks;
+  status.recovery_seconds = static_cast<double>(recovery_us_) / 1e6;
+  status.recovery_entries_replayed = entries_replayed_;
+  return status;
+}
+
+}  // namespace eplog

@@ -1,0 +1,39 @@
+// Superblocks: the newest epoch, base, member states and checkpoint pointer, on all live devices (I9, I11). One
+// write at a time; copies A and B alternate, and each write is flushed before the next, so that a copy is
+// overwritten only when the other is durable (I8).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/core.h"
+
+namespace eplog {
+
+class Superblocks {
+ public:
+  // `generations`: of each member's newest copy, as found.
+  Superblocks(Core& core, const Superblock& newest, std::vector<uint64_t> generations)
+      : core_(core), current_(newest), generations_(std::move(generations)), turn_(core.loop) {}
+
+  void SetEpoch(const Epoch& epoch, std::vector<MemberEntry> members) {
+    current_.epoch = epoch;
+    current_.members = std::move(members);
+  }
+  void SetBase(const Epoch& base) { current_.base = base; }
+  void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
+  [[nodiscard]] const Superblock& current() const { return current_; }
+
+  // Writes the current content to every live device and flushes it there.
+  Task<Status> Write();
+
+ private:
+  Task<Status> WriteOne(DeviceIndex device);
+
+  Core& core_;
+  Superblock current_;
+  std::vector<uint64_t> generations_;
+  AsyncMutex turn_;
+};
+
+}  // namespace eplog

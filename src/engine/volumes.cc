@@ -1,0 +1,331 @@
+#include "engine/volumes.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace eplog {
+namespace {
+
+// Stripes whose rows are locked while one batch of extents is freed.
+constexpr uint32_t kFreeBatchStripes = 1024;
+
+}  // namespace
+
+Status Volumes::CheckName(std::string_view name) {
+  const bool bad = name.empty() || name.size() > kMaxVolumeNameBytes || name == "." || name == ".." ||
+                   std::any_of(name.begin(), name.end(), [](char c) {
+                     return c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+                   });
+  if (bad) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a volume name has 1 to 200 bytes, no '/' and no control characters, and is not '.' or '..'");
+  }
+  return OkStatus();
+}
+
+VolumeInfo Volumes::Info(const Volume& volume) const {
+  return {volume.id, volume.name, volume.size_bytes,
+          volume.extents.count() * core_.geometry.extent_data_bytes()};
+}
+
+Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
+  auto& slot = gates_[id.value];
+  if (!slot) {
+    slot = std::make_shared<GateState>(core_.loop);
+  }
+  const std::shared_ptr<GateState> state = slot;
+  while (state->alone || (alone && state->shared != 0)) {
+    co_await state->changed.Wait();
+  }
+  if (alone) {
+    state->alone = true;
+  } else {
+    ++state->shared;
+  }
+  co_return std::make_shared<Gate>(state, alone);
+}
+
+Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable) {
+  Grant grant(core_, appender_);
+  Task<Status> admit = admission_.Admit(grant, 0, 1);
+  Status status = co_await admit;
+  EPLOG_CO_TRY(status);
+  RecordWrite record;
+  record.volumes = std::move(records);
+  grant.TakeLog();
+  appender_.Submit(record, false);
+  co_await record.completion;
+  status = record.completion.status();
+  EPLOG_CO_TRY(status);
+  if (durable) {
+    Task<Status> flush = flusher_.FlushTo(record.completion.sequence(), core_.rings_before_ack());
+    status = co_await flush;
+  }
+  co_return status;
+}
+
+Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
+  Status valid = CheckName(name);
+  EPLOG_CO_TRY(valid);
+  if (size_bytes > kMaxVolumeBytes) {
+    co_return Fail(ErrorCode::kInvalidArgument, "a volume is at most 1 PiB");
+  }
+  Task<AsyncMutex::Guard> locking = changes_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  VolumeTable& table = core_.state->volumes;
+  if (table.FindByName(name) != nullptr) {
+    co_return Fail(ErrorCode::kExists, "a volume named '" + name + "' exists already");
+  }
+  if (table.all().size() >= core_.geometry.max_volumes()) {
+    co_return Fail(ErrorCode::kNoSpace, "the array holds at most " +
+                                            std::to_string(core_.geometry.max_volumes()) +
+                                            " volumes; delete one first");
+  }
+  const VolumeId id(table.next_id());
+  std::vector<VolumeRecord> records = {VolumeCreated{id, size_bytes, std::move(name)}};
+  Task<Status> append = Append(std::move(records), true);
+  Status status = co_await append;
+  EPLOG_CO_TRY(status);
+  clean_.insert(id.value);
+  co_return id;
+}
+
+Task<Status> Volumes::Rename(VolumeId id, std::string new_name, bool replace) {
+  Status valid = CheckName(new_name);
+  EPLOG_CO_TRY(valid);
+  Task<AsyncMutex::Guard> locking = changes_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  VolumeTable& table = core_.state->volumes;
+  const Volume* volume = table.Find(id);
+  if (volume == nullptr || volume->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  if (volume->name == new_name) {
+    co_return OkStatus();
+  }
+  std::vector<VolumeRecord> records;
+  std::shared_ptr<Gate> gate;
+  VolumeId victim;
+  if (const Volume* other = table.FindByName(new_name)) {
+    if (!replace) {
+      co_return Fail(ErrorCode::kExists, "a volume named '" + new_name + "' exists already");
+    }
+    victim = other->id;
+    Task<std::shared_ptr<Gate>> entering = Enter(victim, true);
+    gate = co_await entering;
+    records.emplace_back(VolumeDeleted{victim});
+  }
+  records.emplace_back(VolumeRenamed{id, std::move(new_name)});
+  Task<Status> append = Append(std::move(records), true);
+  Status status = co_await append;
+  if (status.ok() && victim.value != 0) {
+    background_.Add();
+    core_.loop.Spawn(FreeDeleted(victim));
+  }
+  co_return status;
+}
+
+Task<Status> Volumes::Delete(VolumeId id) {
+  Task<AsyncMutex::Guard> locking = changes_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Task<std::shared_ptr<Gate>> entering = Enter(id, true);
+  const std::shared_ptr<Gate> gate = co_await entering;
+  const Volume* volume = core_.state->volumes.Find(id);
+  if (volume == nullptr || volume->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  std::vector<VolumeRecord> records = {VolumeDeleted{id}};
+  Task<Status> append = Append(std::move(records), true);
+  Status status = co_await append;
+  EPLOG_CO_TRY(status);
+  background_.Add();
+  core_.loop.Spawn(FreeDeleted(id));
+  co_return OkStatus();
+}
+
+void Volumes::Open() {
+  for (const auto& [id, volume] : core_.state->volumes.all()) {
+    if (volume.deleting) {
+      background_.Add();
+      core_.loop.Spawn(FreeDeleted(VolumeId(id)));
+    }
+  }
+}
+
+Task<void> Volumes::Close() {
+  closing_ = true;
+  Task<void> wait = background_.Wait();
+  co_await wait;
+}
+
+Task<void> Volumes::FreeDeleted(VolumeId id) {
+  std::vector<ExtentIndex> extents;
+  for (uint32_t i = 0; i < core_.geometry.extents(); ++i) {
+    if (core_.state->volumes.OwnerOf(ExtentIndex(i)).volume == id) {
+      extents.push_back(ExtentIndex(i));
+    }
+  }
+  Task<Status> freeing = FreeExtents(std::move(extents));
+  const Status status = co_await freeing;
+  static_cast<void>(status);  // the array has stopped or closes: the next opening goes on
+  clean_.erase(id.value);
+  gates_.erase(id.value);
+  background_.Done();
+}
+
+// In batches, each one entry.
+Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
+  const uint32_t limit = std::max(1U, kFreeBatchStripes / core_.geometry.extent_stripes);
+  std::sort(extents.begin(), extents.end());
+  for (size_t first = 0; first < extents.size();) {
+    if (closing_) {
+      co_return Fail(ErrorCode::kShutdown, "the array is closing");
+    }
+    uint32_t count = 1;
+    while (first + count < extents.size() && count < limit &&
+           extents[first + count].value == extents[first].value + count) {
+      ++count;
+    }
+    Task<Status> run = FreeRun(extents[first], count);
+    Status status = co_await run;
+    EPLOG_CO_TRY(status);
+    first += count;
+  }
+  co_return OkStatus();
+}
+
+Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
+  Grant grant(core_, appender_);
+  Task<Status> admit = admission_.Admit(grant, 0, 1);
+  Status status = co_await admit;
+  EPLOG_CO_TRY(status);
+  std::vector<KeyedLocks::Guard> locks;
+  const uint32_t stripes = core_.geometry.extent_stripes;
+  for (uint32_t s = first.value * stripes; s < (first.value + count) * stripes; ++s) {
+    Task<KeyedLocks::Guard> locking = writer_.rows.Lock(s);
+    locks.push_back(co_await locking);
+  }
+  RecordWrite record;
+  record.volumes.emplace_back(ExtentsFreed{first, count});
+  grant.TakeLog();
+  appender_.Submit(record, false);
+  co_await record.completion;
+  co_return record.completion.status();
+}
+
+Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
+  if (size_bytes > kMaxVolumeBytes) {
+    co_return Fail(ErrorCode::kInvalidArgument, "a volume is at most 1 PiB");
+  }
+  Task<std::shared_ptr<Gate>> entering = Enter(id, true);
+  const std::shared_ptr<Gate> gate = co_await entering;
+  const Volume* volume = core_.state->volumes.Find(id);
+  if (volume == nullptr || volume->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  const uint64_t old_size = volume->size_bytes;
+  if (size_bytes == old_size) {
+    co_return OkStatus();
+  }
+  if (size_bytes > old_size && !clean_.contains(id.value)) {
+    // What an earlier shrinking left behind must not come back.
+    Task<Status> clean = CleanBeyond(id, old_size);
+    Status cleaned = co_await clean;
+    EPLOG_CO_TRY(cleaned);
+    clean_.insert(id.value);
+  }
+  std::vector<VolumeRecord> records = {VolumeResized{id, size_bytes}};
+  Task<Status> append = Append(std::move(records), true);
+  Status status = co_await append;
+  EPLOG_CO_TRY(status);
+  if (size_bytes < old_size) {
+    clean_.erase(id.value);
+    Task<Status> clean = CleanBeyond(id, size_bytes);
+    status = co_await clean;
+    EPLOG_CO_TRY(status);
+    clean_.insert(id.value);
+  }
+  co_return OkStatus();
+}
+
+// Frees the extents that lie wholly beyond `size_bytes` and zeroes the rest of the one it ends in.
+Task<Status> Volumes::CleanBeyond(VolumeId id, uint64_t size_bytes) {
+  const Volume* volume = core_.state->volumes.Find(id);
+  const uint64_t extent_bytes = core_.geometry.extent_data_bytes();
+  std::vector<ExtentIndex> extents;
+  const uint32_t end = volume->extents.end();
+  for (uint64_t logical = DivideUp(size_bytes, extent_bytes); logical < end; ++logical) {
+    if (const auto extent = volume->extents.Get(static_cast<uint32_t>(logical))) {
+      extents.push_back(*extent);
+    }
+  }
+  const auto tail = size_bytes % extent_bytes == 0
+                        ? std::nullopt
+                        : volume->extents.Get(static_cast<uint32_t>(size_bytes / extent_bytes));
+  Task<Status> freeing = FreeExtents(std::move(extents));
+  Status status = co_await freeing;
+  EPLOG_CO_TRY(status);
+  if (tail) {
+    Task<Status> zeroing = ZeroTail(*tail, size_bytes % extent_bytes);
+    status = co_await zeroing;
+  }
+  co_return status;
+}
+
+Task<Status> Volumes::ZeroTail(ExtentIndex extent, uint64_t from_bytes) {
+  const Geometry& g = core_.geometry;
+  const Buffer zeros = core_.pool.GetZeroed(g.chunk_bytes);
+  const uint64_t chunk_count = uint64_t{g.extent_stripes} * g.k();
+  for (uint64_t c = from_bytes / g.chunk_bytes; c < chunk_count; ++c) {
+    const StripeIndex stripe(extent.value * g.extent_stripes + static_cast<uint32_t>(c / g.k()));
+    const auto index = static_cast<uint32_t>(c % g.k());
+    if (core_.state->Latest(g.Chunk(stripe, index)).word.is_zero()) {
+      continue;
+    }
+    const uint64_t skip = c == from_bytes / g.chunk_bytes ? from_bytes % g.chunk_bytes : 0;
+    const uint64_t offset = uint64_t{index} * g.chunk_bytes + skip;
+    Task<Status> write =
+        writer_.WriteInStripe(stripe, offset, zeros.span().first(g.chunk_bytes - skip));
+    Status status = co_await write;
+    EPLOG_CO_TRY(status);
+  }
+  co_return OkStatus();
+}
+
+Task<Result<ExtentIndex>> Volumes::EnsureExtent(VolumeId id, uint32_t logical) {
+  const std::pair<uint32_t, uint32_t> key{id.value, logical};
+  while (true) {
+    const Volume* volume = core_.state->volumes.Find(id);
+    if (const auto extent = volume->extents.Get(logical)) {
+      co_return *extent;
+    }
+    if (!assigning_.contains(key)) {
+      break;
+    }
+    co_await assigned_.Wait();
+  }
+  assigning_.insert(key);
+  Task<Result<ExtentIndex>> assign = AssignExtent(id, logical);
+  Result<ExtentIndex> extent = co_await assign;
+  assigning_.erase(key);
+  assigned_.NotifyAll();
+  co_return extent;
+}
+
+Task<Result<ExtentIndex>> Volumes::AssignExtent(VolumeId id, uint32_t logical) {
+  const auto extent = core_.state->volumes.LowestFree();
+  if (!extent) {
+    co_return Fail(ErrorCode::kNoSpace, "the array is full: delete or shrink a volume");
+  }
+  core_.state->volumes.Reserve(*extent);
+  std::vector<VolumeRecord> records = {ExtentAssigned{id, logical, *extent}};
+  Task<Status> append = Append(std::move(records), false);
+  Status status = co_await append;
+  if (!status.ok()) {
+    core_.state->volumes.Unreserve(*extent);
+    co_return Fail(std::move(status).error());
+  }
+  co_return *extent;
+}
+
+}  // namespace eplog

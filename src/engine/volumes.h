@@ -1,0 +1,104 @@
+// Volumes: named thin byte ranges over extents (section 5), and the gates that keep requests on a volume apart from
+// what takes parts of it away.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+#include "engine/writer.h"
+#include "eplog/array.h"
+
+namespace eplog {
+
+class Volumes {
+ public:
+  Volumes(Core& core, Appender& appender, Flusher& flusher, Admission& admission, Writer& writer)
+      : core_(core),
+        appender_(appender),
+        flusher_(flusher),
+        admission_(admission),
+        writer_(writer),
+        changes_(core.loop),
+        assigned_(core.loop),
+        background_(core.loop) {}
+
+  Task<Result<VolumeId>> Create(std::string name, uint64_t size_bytes);
+  Task<Status> Resize(VolumeId id, uint64_t size_bytes);
+  Task<Status> Rename(VolumeId id, std::string new_name, bool replace);
+  Task<Status> Delete(VolumeId id);
+
+  // Resumes what a crash interrupted: freeing the extents of deleted volumes.
+  void Open();
+  // Until background freeing has ended; it ends early once `closing`.
+  Task<void> Close();
+
+  // Requests on a volume hold its gate shared; deleting and resizing hold it alone.
+  class Gate;
+  Task<std::shared_ptr<Gate>> Enter(VolumeId id, bool alone);
+
+  // The extent behind a logical extent, assigned now if there is none. kNoSpace if the array has no free extent.
+  Task<Result<ExtentIndex>> EnsureExtent(VolumeId id, uint32_t logical);
+
+  static Status CheckName(std::string_view name);
+  [[nodiscard]] VolumeInfo Info(const Volume& volume) const;
+
+ private:
+  struct GateState {
+    explicit GateState(EventLoop& loop) : changed(loop) {}
+    Event changed;
+    uint64_t shared = 0;
+    bool alone = false;
+  };
+
+  Task<Status> Append(std::vector<VolumeRecord> records, bool durable);
+  Task<Status> FreeExtents(std::vector<ExtentIndex> extents);
+  Task<Status> FreeRun(ExtentIndex first, uint32_t count);
+  Task<void> FreeDeleted(VolumeId id);
+  Task<Status> CleanBeyond(VolumeId id, uint64_t size_bytes);
+  Task<Status> ZeroTail(ExtentIndex extent, uint64_t from_bytes);
+  Task<Result<ExtentIndex>> AssignExtent(VolumeId id, uint32_t logical);
+
+  Core& core_;
+  Appender& appender_;
+  Flusher& flusher_;
+  Admission& admission_;
+  Writer& writer_;
+  AsyncMutex changes_;  // one change of the table at a time
+  Event assigned_;
+  std::set<std::pair<uint32_t, uint32_t>> assigning_;
+  std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
+  std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size
+  WaitGroup background_;
+  bool closing_ = false;
+};
+
+class Volumes::Gate {
+ public:
+  Gate(std::shared_ptr<GateState> state, bool alone) : state_(std::move(state)), alone_(alone) {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() {
+    if (alone_) {
+      state_->alone = false;
+    } else {
+      --state_->shared;
+    }
+    state_->changed.NotifyAll();
+  }
+
+ private:
+  std::shared_ptr<GateState> state_;
+  bool alone_;
+};
+
+}  // namespace eplog

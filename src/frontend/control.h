@@ -1,0 +1,74 @@
+// The control socket: how verbs talk to the process that serves an array.
+//
+// A Unix stream socket, mode 0600; a peer must be the owner of the serving process or root
+// (SO_PEERCRED). One JSON document a line in both directions. A client sends {"verb":...,
+// arguments...} and receives any number of
+// {"progress":[done,total]}, then one of
+//   {"ok":true,"result":...}
+//   {"ok":false,"error":"one line","code":"busy"}
+// and may send its next request. This file knows lines and sockets, not verbs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "eplog/array.h"
+#include "frontend/json.h"
+#include "runtime/task.h"
+
+namespace eplog {
+
+class IoUringLoop;
+
+inline constexpr size_t kMaxControlLineBytes = size_t{1} << 20;
+
+// May be called at any time until the handler's task ends.
+using ProgressSink = Progress;
+// Answers one request. Lives as long as the server; `request` is an object with a string "verb".
+using ControlHandler = std::function<Task<Result<Json>>(Json request, ProgressSink progress)>;
+
+class ControlServer {
+ public:
+  // Bind and listen. A socket file that nobody answers is replaced: call this only while holding
+  // the array's lock. kBusy: somebody answers. Connections are accepted from the next turn of the
+  // loop on.
+  [[nodiscard]] static Result<std::unique_ptr<ControlServer>> Listen(IoUringLoop& loop,
+                                                                     std::string path,
+                                                                     ControlHandler handler);
+  // After Stop.
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  // Accept nobody any more and remove the socket file. What is connected goes on.
+  void StopAccepting();
+  // StopAccepting, let requests in flight end and their replies leave (each at most `grace_us`),
+  // close everything.
+  Task<void> Stop(uint64_t grace_us);
+
+  [[nodiscard]] const std::string& path() const;
+
+ private:
+  class Impl;
+  explicit ControlServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Send one request and wait for its answer; blocks the calling thread. `progress` may be empty. An
+// answer with "ok":false is an Error with the server's code and line. kNotFound: nobody serves
+// there.
+[[nodiscard]] Result<Json> ControlRequest(
+    const std::string& socket_path, const Json& request,
+    const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// Where the socket of an array is: /run/eplog/UUID.sock for root, else
+// $XDG_RUNTIME_DIR/eplog/UUID.sock or /tmp/eplog-UID/UUID.sock. Only names it.
+[[nodiscard]] std::string ControlSocketPath(const std::string& array_uuid);
+// Make the directory of the socket (0700), or make sure that it is ours and closed to others.
+[[nodiscard]] Status PrepareControlDirectory(const std::string& socket_path);
+
+}  // namespace eplog

@@ -1,0 +1,162 @@
+#include "frontend/daemon_verbs.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace eplog {
+namespace {
+
+Result<std::string> NameArgument(const Json& request) {
+  const auto found = request.find("name");
+  if (found == request.end() || !found->is_string()) {
+    return Fail(ErrorCode::kInvalidArgument, "the request lacks a volume's name");
+  }
+  return found->get<std::string>();
+}
+
+Result<uint64_t> SizeArgument(const Json& request) {
+  const auto found = request.find("size_bytes");
+  // A number with a sign or a fraction is no size.
+  if (found == request.end() || !found->is_number_unsigned()) {
+    return Fail(ErrorCode::kInvalidArgument, "the request lacks a size in bytes");
+  }
+  return found->get<uint64_t>();
+}
+
+tl::unexpected<Error> NoSuchVolume(const std::string& name) {
+  return Fail(ErrorCode::kNotFound, "no volume is called " + name);
+}
+
+}  // namespace
+
+DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving)
+    : array_(array), fuse_(fuse), serving_(std::move(serving)), closed_event_(loop) {}
+
+DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
+  struct Entry {
+    const char* verb;
+    Handler handler;
+  };
+  static constexpr Entry kVerbs[] = {
+      {"status", &DaemonVerbs::GetStatus},           {"commit", &DaemonVerbs::Commit},
+      {"checkpoint", &DaemonVerbs::Checkpoint},      {"volume-create", &DaemonVerbs::CreateVolume},
+      {"volume-list", &DaemonVerbs::ListVolumes},    {"volume-resize", &DaemonVerbs::ResizeVolume},
+      {"volume-delete", &DaemonVerbs::DeleteVolume}, {"umount", &DaemonVerbs::Umount},
+  };
+  for (const Entry& entry : kVerbs) {
+    if (verb == entry.verb) {
+      return entry.handler;
+    }
+  }
+  return nullptr;
+}
+
+Task<Result<Json>> DaemonVerbs::Run(Json request, ProgressSink progress) {
+  const std::string verb = request["verb"].get<std::string>();
+  const Handler handler = HandlerOf(verb);
+  if (handler == nullptr) {
+    co_return Fail(ErrorCode::kUnsupported, "the serving process knows no verb " + verb);
+  }
+  if (closed_) {
+    co_return Fail(ErrorCode::kShutdown, "the array is being unmounted");
+  }
+  Task<Result<Json>> task = (this->*handler)(std::move(request), std::move(progress));
+  Result<Json> result = co_await task;
+  co_return result;
+}
+
+void DaemonVerbs::Closed(Status status) {
+  closed_ = true;
+  close_status_ = std::move(status);
+  closed_event_.NotifyAll();
+}
+
+Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progress*/) {
+  co_return StatusToJson(array_.GetStatus(), serving_);
+}
+
+Task<Result<Json>> DaemonVerbs::Commit(Json /*request*/, ProgressSink progress) {
+  Task<Status> task = array_.Commit(std::move(progress));
+  Status status = co_await task;
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+Task<Result<Json>> DaemonVerbs::Checkpoint(Json /*request*/, ProgressSink /*progress*/) {
+  Status status = co_await array_.Checkpoint();
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+Task<Result<Json>> DaemonVerbs::CreateVolume(Json request, ProgressSink /*progress*/) {
+  Result<std::string> name = NameArgument(request);
+  EPLOG_CO_TRY(name);
+  Result<uint64_t> size = SizeArgument(request);
+  EPLOG_CO_TRY(size);
+  Task<Result<VolumeId>> creating = array_.CreateVolume(*name, *size);
+  Result<VolumeId> id = co_await creating;
+  EPLOG_CO_TRY(id);
+  Task<void> notify = fuse_.NotifyNameChanged(*name);
+  co_await notify;
+  Json result = {{"id", id->value}};
+  co_return result;
+}
+
+Task<Result<Json>> DaemonVerbs::ListVolumes(Json /*request*/, ProgressSink /*progress*/) {
+  Json list = Json::array();
+  for (const VolumeInfo& volume : array_.Volumes()) {
+    list.push_back({{"name", volume.name},
+                    {"id", volume.id.value},
+                    {"size_bytes", volume.size_bytes},
+                    {"allocated_bytes", volume.allocated_bytes}});
+  }
+  co_return list;
+}
+
+Task<Result<Json>> DaemonVerbs::ResizeVolume(Json request, ProgressSink /*progress*/) {
+  Result<std::string> name = NameArgument(request);
+  EPLOG_CO_TRY(name);
+  Result<uint64_t> size = SizeArgument(request);
+  EPLOG_CO_TRY(size);
+  const std::optional<VolumeInfo> volume = array_.FindVolume(*name);
+  if (!volume) {
+    co_return NoSuchVolume(*name);
+  }
+  Status status = co_await array_.ResizeVolume(volume->id, *size);
+  EPLOG_CO_TRY(status);
+  Task<void> notify = fuse_.NotifyVolumeChanged(volume->id);
+  co_await notify;
+  co_return Json();
+}
+
+Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
+  Result<std::string> name = NameArgument(request);
+  EPLOG_CO_TRY(name);
+  const std::optional<VolumeInfo> volume = array_.FindVolume(*name);
+  if (!volume) {
+    co_return NoSuchVolume(*name);
+  }
+  if (fuse_.IsOpen(volume->id)) {
+    co_return Fail(ErrorCode::kBusy,
+                   "volume " + *name + " is open in " + fuse_.mountpoint() + ": close it first");
+  }
+  Status status = co_await array_.DeleteVolume(volume->id);
+  EPLOG_CO_TRY(status);
+  Task<void> notify = fuse_.NotifyNameChanged(*name);
+  co_await notify;
+  co_return Json();
+}
+
+Task<Result<Json>> DaemonVerbs::Umount(Json /*request*/, ProgressSink /*progress*/) {
+  Task<Status> unmounting = fuse_.Unmount();
+  Status unmounted = co_await unmounting;
+  EPLOG_CO_TRY(unmounted);
+  while (!closed_) {
+    co_await closed_event_.Wait();
+  }
+  EPLOG_CO_TRY(close_status_);
+  co_return Json();
+}
+
+}  // namespace eplog

@@ -1,0 +1,62 @@
+// The verbs that a serving process answers on its control socket. Requests are {"verb":NAME,
+// arguments...}:
+//
+//   status                                     the document of status_json.h
+//   commit                                     null; with progress; durable
+//   checkpoint                                 null; counts
+//   volume-create  name, size_bytes            {"id"}
+//   volume-list                                [{"name","id","size_bytes","allocated_bytes"}...],
+//   by name volume-resize  name, size_bytes            null; refused (invalid argument) beyond what
+//   a volume can be volume-delete  name                        null; busy while a file of the mount
+//   is open umount                                     null; when everything is durable and the
+//   array's devices are let go;
+//                                              busy, and nothing changed, while files are open
+//
+// Changes of volumes are announced to the kernel before they are answered.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "eplog/array.h"
+#include "frontend/control.h"
+#include "frontend/fuse_server.h"
+#include "frontend/json.h"
+#include "frontend/status_json.h"
+#include "runtime/sync.h"
+
+namespace eplog {
+
+class DaemonVerbs {
+ public:
+  DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving);
+
+  [[nodiscard]] Task<Result<Json>> Run(Json request, ProgressSink progress);
+
+  // The array is closed, with this result: answers `umount`, and refuses everything else from now
+  // on.
+  void Closed(Status status);
+
+ private:
+  using Handler = Task<Result<Json>> (DaemonVerbs::*)(Json request, ProgressSink progress);
+  static Handler HandlerOf(const std::string& verb);
+
+  Task<Result<Json>> GetStatus(Json request, ProgressSink progress);
+  Task<Result<Json>> Commit(Json request, ProgressSink progress);
+  Task<Result<Json>> Checkpoint(Json request, ProgressSink progress);
+  Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
+  Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
+  Task<Result<Json>> ResizeVolume(Json request, ProgressSink progress);
+  Task<Result<Json>> DeleteVolume(Json request, ProgressSink progress);
+  Task<Result<Json>> Umount(Json request, ProgressSink progress);
+
+  Array& array_;
+  FuseServer& fuse_;
+  ServingInfo serving_;
+  bool closed_ = false;
+  Status close_status_;
+  Event closed_event_;
+};
+
+}  // namespace eplog

@@ -1,0 +1,279 @@
+// Data: open, read, write, sync, release. Sizes: the node's is what the kernel believes; the
+// array's is the truth, asked again whenever the array refuses a range.
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "frontend/fuse_calls.h"
+#include "frontend/fuse_session.h"
+
+namespace eplog {
+namespace {
+
+void Touch(FuseNode& node) {
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &node.mtime);
+  node.ctime = node.mtime;
+}
+
+bool RangeRefused(const Status& status) {
+  return !status.ok() && status.error().code == ErrorCode::kInvalidArgument;
+}
+
+// The reply to CREATE begins with this; libfuse has no way to send it together with our open flags.
+fuse_entry_out WireEntry(const fuse_entry_param& entry) {
+  fuse_entry_out out{};
+  out.nodeid = entry.ino;
+  out.generation = entry.generation;
+  out.entry_valid = static_cast<uint64_t>(entry.entry_timeout);
+  out.attr_valid = static_cast<uint64_t>(entry.attr_timeout);
+  const struct stat& from = entry.attr;
+  out.attr.ino = from.st_ino;
+  out.attr.size = static_cast<uint64_t>(from.st_size);
+  out.attr.blocks = static_cast<uint64_t>(from.st_blocks);
+  out.attr.atime = static_cast<uint64_t>(from.st_atim.tv_sec);
+  out.attr.mtime = static_cast<uint64_t>(from.st_mtim.tv_sec);
+  out.attr.ctime = static_cast<uint64_t>(from.st_ctim.tv_sec);
+  out.attr.atimensec = static_cast<uint32_t>(from.st_atim.tv_nsec);
+  out.attr.mtimensec = static_cast<uint32_t>(from.st_mtim.tv_nsec);
+  out.attr.ctimensec = static_cast<uint32_t>(from.st_ctim.tv_nsec);
+  out.attr.mode = from.st_mode;
+  out.attr.nlink = static_cast<uint32_t>(from.st_nlink);
+  out.attr.uid = from.st_uid;
+  out.attr.gid = from.st_gid;
+  out.attr.blksize = static_cast<uint32_t>(from.st_blksize);
+  return out;
+}
+
+}  // namespace
+
+bool FuseSession::RefreshSize(FuseNode& node) {
+  const auto info = array_.GetVolume(node.id);
+  if (!info) {
+    return false;
+  }
+  node.size_bytes = info->size_bytes;
+  return true;
+}
+
+// The reply is raw, since libfuse 3.14.0 has no field for FOPEN_PARALLEL_DIRECT_WRITES. `created`:
+// answer CREATE.
+void FuseSession::Open(FuseRequest request, const FuseNodePtr& node, int flags,
+                       const fuse_entry_param* created) {
+  if (node->gone) {
+    request.Error(ENOENT);
+    return;
+  }
+  if (options_.read_only && (flags & O_ACCMODE) != O_RDONLY) {
+    request.Error(EROFS);
+    return;
+  }
+  const bool direct = (flags & O_DIRECT) != 0;
+  fuse_open_out open{};
+  open.fh = direct ? kDirectHandle : kCachedHandle;
+  if (direct) {
+    open.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
+  } else if (!std::exchange(node->cache_stale, false)) {
+    open.open_flags = FOPEN_KEEP_CACHE;
+  }
+  std::array<std::byte, sizeof(fuse_entry_out) + sizeof(fuse_open_out)> reply{};
+  size_t size = 0;
+  if (created != nullptr) {
+    const fuse_entry_out entry = WireEntry(*created);
+    std::memcpy(reply.data(), &entry, sizeof(entry));
+    size = sizeof(entry);
+  }
+  std::memcpy(reply.data() + size, &open, sizeof(open));
+  uint32_t& opens = direct ? node->direct_opens : node->cached_opens;
+  ++opens;
+  if (!request.Bytes(reply.data(), size + sizeof(open))) {
+    --opens;  // the caller was interrupted: no RELEASE will come
+    released_.NotifyAll();
+  }
+}
+
+Task<void> FuseSession::Release(FuseRequest request, FuseNodePtr node, bool direct) {
+  uint32_t& opens = direct ? node->direct_opens : node->cached_opens;
+  --opens;
+  if (!node->IsOpen()) {
+    released_.NotifyAll();
+    if (node->unlinked && !node->gone) {
+      // Should it fail, the hidden volume is deleted by the next mount.
+      const Status removed = co_await RemoveNode(node);
+      static_cast<void>(removed);
+    }
+  }
+  request.Error(0);
+}
+
+Task<void> FuseSession::Read(FuseRequest request, FuseNodePtr node, uint64_t offset_bytes,
+                             size_t size) {
+  std::byte* into = request.buffer.payload();
+  for (int attempt = 0;; ++attempt) {
+    const uint64_t rest = node->size_bytes - std::min(node->size_bytes, offset_bytes);
+    const size_t count = std::min<uint64_t>(size, rest);
+    if (count == 0) {
+      request.Bytes(nullptr, 0);
+      co_return;
+    }
+    request.buffer.Touched(count);
+    const Status status = co_await array_.Read(node->id, offset_bytes, {into, count});
+    if (status.ok()) {
+      request.Bytes(into, count);
+      co_return;
+    }
+    // The volume may have shrunk meanwhile, by another front end.
+    const bool again = attempt == 0 && RangeRefused(status) && RefreshSize(*node);
+    if (!again) {
+      request.Status(status);
+      co_return;
+    }
+  }
+}
+
+Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall call) {
+  Status status = co_await WriteRange(*node, call);
+  if (status.ok() && call.sync) {
+    status = co_await FlushRange(*node, call.offset_bytes, call.data.size());
+  }
+  if (!status.ok()) {
+    request.Status(status);
+    co_return;
+  }
+  Touch(*node);
+  if (call.direct) {
+    if (node->cached_opens == 0) {
+      node->cache_stale = true;  // pages that outlived their opener; the next one drops them
+    } else {
+      // A cached reader may have fetched the old content while we wrote.
+      Task<int> invalidate = Invalidate(node->inode(), call.offset_bytes, call.data.size());
+      co_await invalidate;
+    }
+  }
+  request.Written(call.data.size());
+}
+
+Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
+  bool asked_again = false;
+  while (true) {
+    const uint64_t end = call.offset_bytes + call.data.size();
+    if (end > node.size_bytes) {
+      if (!call.from_page_cache) {
+        const Status extended = co_await ExtendAndWrite(node, call);
+        co_return extended;
+      }
+      // Dirty pages of a part that was cut off since: as if they had been written before the cut.
+      if (call.offset_bytes >= node.size_bytes) {
+        co_return OkStatus();
+      }
+      call.data = call.data.first(node.size_bytes - call.offset_bytes);
+    }
+    Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
+    if (asked_again || !RangeRefused(status)) {
+      co_return status;
+    }
+    asked_again = true;
+    if (!RefreshSize(node)) {
+      co_return status;
+    }
+  }
+}
+
+// A write past the end. If its data finds no room, the size goes back, as a file's would.
+Task<Status> FuseSession::ExtendAndWrite(FuseNode& node, WriteCall call) {
+  const uint64_t end = call.offset_bytes + call.data.size();
+  if (end > kMaxVolumeBytes) {
+    co_return FailErrno(EFBIG, "larger than a volume can be");
+  }
+  const AsyncMutex::Guard guard = co_await node.size_lock.Lock();
+  if (!RefreshSize(node)) {
+    co_return Fail(ErrorCode::kNotFound, "the volume is gone");
+  }
+  const uint64_t before = node.size_bytes;
+  if (end > before) {
+    Status resized = co_await array_.ResizeVolume(node.id, end);
+    EPLOG_CO_TRY(resized);
+    node.size_bytes = end;
+  }
+  Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
+  if (!status.ok() && end > before && node.size_bytes == end) {
+    const Status undone = co_await array_.ResizeVolume(node.id, before);
+    if (undone.ok()) {
+      node.size_bytes = before;
+    }
+  }
+  co_return status;
+}
+
+Task<Status> FuseSession::Resize(FuseNode& node, uint64_t size_bytes, bool only_grow) {
+  const AsyncMutex::Guard guard = co_await node.size_lock.Lock();
+  if (!RefreshSize(node)) {
+    co_return Fail(ErrorCode::kNotFound, "the volume is gone");
+  }
+  if (node.size_bytes == size_bytes || (only_grow && node.size_bytes > size_bytes)) {
+    co_return OkStatus();
+  }
+  Status status = co_await array_.ResizeVolume(node.id, size_bytes);
+  if (status.ok()) {
+    node.size_bytes = size_bytes;
+    Touch(node);
+  }
+  co_return status;
+}
+
+Task<Status> FuseSession::FlushRange(FuseNode& node, uint64_t offset_bytes, uint64_t length_bytes) {
+  for (int attempt = 0;; ++attempt) {
+    const uint64_t rest = node.size_bytes - std::min(node.size_bytes, offset_bytes);
+    const uint64_t length = std::min(length_bytes, rest);
+    if (length == 0) {
+      co_return OkStatus();
+    }
+    Status status = co_await array_.Flush(node.id, offset_bytes, length);
+    const bool again = attempt == 0 && RangeRefused(status) && RefreshSize(node);
+    if (!again) {
+      co_return status;
+    }
+  }
+}
+
+// FSYNC names no range.
+Task<void> FuseSession::Sync(FuseRequest request, FuseNodePtr node) {
+  if (options_.read_only) {
+    request.Error(0);
+    co_return;
+  }
+  const Status status = co_await FlushRange(*node, 0, UINT64_MAX);
+  request.Status(status);
+}
+
+Task<void> FuseSession::Allocate(FuseRequest request, FuseNodePtr node, uint64_t end_bytes) {
+  if (end_bytes > kMaxVolumeBytes) {
+    request.Error(EFBIG);
+    co_return;
+  }
+  Status status = OkStatus();
+  if (end_bytes > node->size_bytes) {
+    status = co_await Resize(*node, end_bytes, /*only_grow=*/true);
+  }
+  request.Status(status);
+}
+
+void FuseSession::ReplyStatistics(FuseRequest request) {
+  const ArrayStatus status = array_.GetStatus();
+  struct statvfs statistics {};
+  statistics.f_bsize = kBlockBytes;
+  statistics.f_frsize = kBlockBytes;
+  statistics.f_blocks = status.capacity_bytes / kBlockBytes;
+  statistics.f_bfree = status.free_bytes / kBlockBytes;
+  statistics.f_bavail = statistics.f_bfree;
+  statistics.f_namemax = kMaxVolumeNameBytes;
+  request.Statistics(statistics);
+}
+
+}  // namespace eplog

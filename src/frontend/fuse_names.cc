@@ -1,0 +1,340 @@
+// Names and attributes: lookup, create, unlink, rename, directory. The array makes each change of
+// names durable.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+#include "frontend/fuse_session.h"
+
+namespace eplog {
+namespace {
+
+// A RELEASE follows its close(2) on its own time: what was just closed may look open for a moment.
+constexpr uint64_t kReleaseGraceUs = 300'000;
+
+// One opendir: the volumes as they were, so that a reader sees each once whatever changes
+// meanwhile.
+struct Directory {
+  std::vector<VolumeInfo> volumes;
+};
+
+Directory& DirectoryOf(const fuse_file_info& info) {
+  return *reinterpret_cast<Directory*>(static_cast<uintptr_t>(info.fh));
+}
+
+Status CheckName(std::string_view name) {
+  if (name.size() > kMaxVolumeNameBytes) {
+    return FailErrno(ENAMETOOLONG, "the name is too long");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+bool FuseSession::ReservedName(std::string_view name) {
+  return name.substr(0, sizeof(kHiddenPrefix) - 1) == kHiddenPrefix;
+}
+
+std::optional<VolumeInfo> FuseSession::Find(const char* name) const {
+  return ReservedName(name) ? std::nullopt : array_.FindVolume(name);
+}
+
+FuseNodePtr FuseSession::NodeOf(const VolumeInfo& info) {
+  FuseNodePtr& node = nodes_[info.id.value];
+  if (node == nullptr) {
+    node = std::make_shared<FuseNode>(loop_, info.id);
+    node->uid = ::geteuid();
+    node->gid = ::getegid();
+    node->atime = node->mtime = node->ctime = mounted_at_;
+  }
+  node->size_bytes = info.size_bytes;
+  return node;
+}
+
+FuseNodePtr FuseSession::NodeOf(fuse_ino_t inode) {
+  if (inode < kFirstInode || inode - kFirstInode > UINT32_MAX) {
+    return nullptr;
+  }
+  const auto id = static_cast<uint32_t>(inode - kFirstInode);
+  const auto found = nodes_.find(id);
+  if (found != nodes_.end()) {
+    return found->second;
+  }
+  const auto info = array_.GetVolume(VolumeId(id));
+  return info ? NodeOf(*info) : nullptr;
+}
+
+struct stat FuseSession::RootAttributes() const {
+  struct stat attributes {};
+  attributes.st_ino = FUSE_ROOT_ID;
+  attributes.st_mode = S_IFDIR | (options_.allow_other ? 0755 : 0700);
+  attributes.st_nlink = 2;
+  attributes.st_uid = ::geteuid();
+  attributes.st_gid = ::getegid();
+  attributes.st_blksize = kBlockBytes;
+  attributes.st_atim = attributes.st_mtim = attributes.st_ctim = mounted_at_;
+  return attributes;
+}
+
+struct stat FuseSession::AttributesOf(const FuseNode& node) const {
+  struct stat attributes {};
+  const auto info = array_.GetVolume(node.id);
+  attributes.st_ino = node.inode();
+  attributes.st_mode = node.mode;
+  attributes.st_nlink = node.unlinked || node.gone ? 0 : 1;
+  attributes.st_uid = node.uid;
+  attributes.st_gid = node.gid;
+  attributes.st_size = static_cast<off_t>(node.size_bytes);
+  attributes.st_blksize = kBlockBytes;
+  attributes.st_blocks = info ? static_cast<blkcnt_t>(info->allocated_bytes / 512) : 0;
+  attributes.st_atim = node.atime;
+  attributes.st_mtim = node.mtime;
+  attributes.st_ctim = node.ctime;
+  return attributes;
+}
+
+fuse_entry_param FuseSession::EntryOf(const FuseNode& node) const {
+  fuse_entry_param entry{};
+  entry.ino = node.inode();
+  entry.attr = AttributesOf(node);
+  entry.attr_timeout = kAttributeSeconds;
+  entry.entry_timeout = kAttributeSeconds;
+  return entry;
+}
+
+void FuseSession::SetInRam(FuseNode& node, const struct stat& wanted, int which) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  if ((which & FUSE_SET_ATTR_MODE) != 0) {
+    node.mode = S_IFREG | (wanted.st_mode & 07777);
+  }
+  if ((which & FUSE_SET_ATTR_UID) != 0) {
+    node.uid = wanted.st_uid;
+  }
+  if ((which & FUSE_SET_ATTR_GID) != 0) {
+    node.gid = wanted.st_gid;
+  }
+  if ((which & FUSE_SET_ATTR_ATIME) != 0) {
+    node.atime = (which & FUSE_SET_ATTR_ATIME_NOW) != 0 ? now : wanted.st_atim;
+  }
+  if ((which & FUSE_SET_ATTR_MTIME) != 0) {
+    node.mtime = (which & FUSE_SET_ATTR_MTIME_NOW) != 0 ? now : wanted.st_mtim;
+  }
+  node.ctime = now;
+}
+
+Task<void> FuseSession::SetAttributes(FuseRequest request, FuseNodePtr node, struct stat wanted,
+                                      int which) {
+  if (options_.read_only) {
+    request.Error(EROFS);
+    co_return;
+  }
+  if ((which & FUSE_SET_ATTR_SIZE) != 0) {
+    const auto size = static_cast<uint64_t>(wanted.st_size);
+    if (size > kMaxVolumeBytes) {
+      request.Error(EFBIG);
+      co_return;
+    }
+    const Status resized = co_await Resize(*node, size, /*only_grow=*/false);
+    if (!resized.ok()) {
+      request.Status(resized);
+      co_return;
+    }
+  }
+  SetInRam(*node, wanted, which);
+  request.Attributes(AttributesOf(*node));
+}
+
+Task<void> FuseSession::Create(FuseRequest request, std::string name, mode_t mode, int flags,
+                               bool open) {
+  if (options_.read_only || ReservedName(name)) {
+    request.Error(options_.read_only ? EROFS : EPERM);
+    co_return;
+  }
+  const Status good = CheckName(name);
+  if (!good.ok()) {
+    request.Status(good);
+    co_return;
+  }
+  std::optional<VolumeInfo> info = array_.FindVolume(name);
+  if (info && (flags & O_EXCL) != 0) {
+    request.Error(EEXIST);
+    co_return;
+  }
+  if (!info) {
+    Task<Result<VolumeId>> creating = array_.CreateVolume(name, 0);
+    const Result<VolumeId> created = co_await creating;
+    if (!created.ok()) {
+      request.Error(ErrnoOf(created.error()));
+      co_return;
+    }
+    info = array_.GetVolume(*created);
+    if (!info) {
+      request.Error(ENOENT);  // deleted again by another front end
+      co_return;
+    }
+    const FuseNodePtr fresh = NodeOf(*info);
+    fresh->mode = S_IFREG | (mode & 07777);
+    const fuse_ctx* caller = fuse_req_ctx(request.raw());
+    fresh->uid = caller->uid;
+    fresh->gid = caller->gid;
+    ::clock_gettime(CLOCK_REALTIME, &fresh->mtime);
+    fresh->atime = fresh->ctime = fresh->mtime;
+  }
+  const FuseNodePtr node = NodeOf(*info);
+  if ((flags & O_TRUNC) != 0 && node->size_bytes != 0) {
+    const Status cut = co_await Resize(*node, 0, /*only_grow=*/false);
+    if (!cut.ok()) {
+      request.Status(cut);
+      co_return;
+    }
+  }
+  const fuse_entry_param entry = EntryOf(*node);
+  if (open) {
+    Open(std::move(request), node, flags, &entry);
+  } else {
+    request.Entry(entry);
+  }
+}
+
+Task<Status> FuseSession::RemoveNode(FuseNodePtr node) {
+  node->gone = true;
+  Status status = co_await array_.DeleteVolume(node->id);
+  if (status.ok()) {
+    nodes_.erase(node->id.value);
+  } else {
+    node->gone = false;
+  }
+  co_return status;
+}
+
+Task<void> FuseSession::Unlink(FuseRequest request, std::string name) {
+  const std::optional<VolumeInfo> info = Find(name.c_str());
+  if (options_.read_only || !info) {
+    request.Error(options_.read_only ? EROFS : ENOENT);
+    co_return;
+  }
+  const FuseNodePtr node = NodeOf(*info);
+  if (!node->IsOpen()) {
+    const Status removed = co_await RemoveNode(node);
+    request.Status(removed);
+    co_return;
+  }
+  std::string hidden = kHiddenPrefix + std::to_string(info->id.value);
+  node->unlinked = true;
+  Task<Status> hiding = array_.RenameVolume(info->id, std::move(hidden), /*replace=*/true);
+  Status status = co_await hiding;
+  node->unlinked = status.ok();
+  if (status.ok() && !node->IsOpen() && !node->gone) {
+    status = co_await RemoveNode(node);  // closed while its name was taken away
+  }
+  request.Status(status);
+}
+
+Task<bool> FuseSession::ClosedSoon(const FuseNode& node) {
+  const uint64_t deadline_us = loop_.NowUs() + kReleaseGraceUs;
+  while (node.IsOpen() && loop_.NowUs() < deadline_us) {
+    co_await released_.WaitUntil(deadline_us);
+  }
+  co_return !node.IsOpen();
+}
+
+Task<void> FuseSession::Rename(FuseRequest request, std::string from, std::string to,
+                               unsigned flags) {
+  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) {
+    request.Error(EINVAL);
+    co_return;
+  }
+  const std::optional<VolumeInfo> source = Find(from.c_str());
+  if (options_.read_only || !source || ReservedName(to)) {
+    request.Error(options_.read_only ? EROFS : !source ? ENOENT : EPERM);
+    co_return;
+  }
+  const Status good = CheckName(to);
+  const std::optional<VolumeInfo> target = Find(to.c_str());
+  if (!good.ok() || (target && (flags & RENAME_NOREPLACE) != 0)) {
+    request.Error(good.ok() ? EEXIST : ENAMETOOLONG);
+    co_return;
+  }
+  if (target && target->id == source->id) {
+    request.Error(0);
+    co_return;
+  }
+  FuseNodePtr replaced;
+  if (target) {
+    replaced = NodeOf(*target);
+    const bool closed = co_await ClosedSoon(*replaced);
+    if (!closed) {
+      request.Error(EBUSY);
+      co_return;
+    }
+    replaced->gone = true;
+  }
+  Task<Status> renaming = array_.RenameVolume(source->id, to, /*replace=*/target.has_value());
+  const Status status = co_await renaming;
+  if (replaced != nullptr && status.ok()) {
+    nodes_.erase(replaced->id.value);
+  } else if (replaced != nullptr) {
+    replaced->gone = false;
+  }
+  request.Status(status);
+}
+
+void FuseSession::OpenDirectory(FuseRequest request, fuse_file_info* info) const {
+  auto directory = std::make_unique<Directory>();
+  info->fh = reinterpret_cast<uintptr_t>(directory.get());
+  if (request.Opened(*info)) {
+    directory.release();  // CloseDirectory frees it
+  }
+}
+
+void FuseSession::CloseDirectory(const fuse_file_info& info) {
+  delete &DirectoryOf(info);
+}
+
+void FuseSession::ReadDirectory(FuseRequest request, const fuse_file_info& info, size_t size,
+                                uint64_t from, bool plus) {
+  Directory& directory = DirectoryOf(info);
+  if (from == 0) {
+    directory.volumes = array_.Volumes();
+    std::erase_if(directory.volumes, [](const VolumeInfo& v) { return ReservedName(v.name); });
+  }
+  // The message lies before the payload area and was taken apart: the area is free for the answer.
+  char* out = reinterpret_cast<char*>(incoming_.payload());
+  size = std::min(size, RequestBuffer::kPayloadBytes);
+  size_t used = 0;
+  const uint64_t entries = directory.volumes.size() + 2;
+  for (uint64_t i = from; i < entries; ++i) {
+    fuse_entry_param entry{};
+    const char* name = i == 0 ? "." : "..";
+    entry.attr.st_mode = S_IFDIR;
+    entry.attr.st_ino = FUSE_ROOT_ID;
+    if (i >= 2) {
+      const VolumeInfo& volume = directory.volumes[i - 2];
+      name = volume.name.c_str();
+      entry.attr.st_mode = S_IFREG;
+      entry.attr.st_ino = volume.id.value + kFirstInode;
+      // The attributes as they are now; what was deleted since is listed without them (inode 0).
+      if (plus && array_.GetVolume(volume.id)) {
+        entry = EntryOf(*NodeOf(entry.attr.st_ino));
+      }
+    }
+    const auto next = static_cast<off_t>(i + 1);
+    const size_t rest = size - used;
+    const size_t length =
+        plus ? fuse_add_direntry_plus(request.raw(), out + used, rest, name, &entry, next)
+             : fuse_add_direntry(request.raw(), out + used, rest, name, &entry.attr, next);
+    if (length > rest) {
+      break;
+    }
+    used += length;
+  }
+  request.Bytes(out, used);
+}
+
+}  // namespace eplog

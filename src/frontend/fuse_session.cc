@@ -1,0 +1,341 @@
+#include "frontend/fuse_session.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "base/check.h"
+#include "frontend/fuse_calls.h"
+#include "frontend/fuse_mount.h"
+
+namespace eplog {
+namespace {
+
+// Requests of the kernel on behalf of pages and asynchronous I/O that may be in flight; foreground
+// requests (one a waiting thread) come on top.
+constexpr unsigned kMaxBackground = 256;
+constexpr uint32_t kBufferSlots = 512;
+// Messages taken in one turn of the loop, before completions of the devices get their turn.
+constexpr int kMessagesATurn = 64;
+// How long requests may take to end after a forced unmount while their process still waits for the
+// answer.
+constexpr uint64_t kDrainUs = 5'000'000;
+
+static_assert(sizeof(fuse_ino_t) == 8);
+
+// libfuse complains on standard error; while mounting we want its words in our one line.
+thread_local std::string* mount_complaint = nullptr;
+
+void Log(enum fuse_log_level /*level*/, const char* format, va_list arguments) {
+  std::array<char, 512> line{};
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  std::string text = line.data();
+  while (!text.empty() && text.back() == '\n') {
+    text.pop_back();
+  }
+  if (mount_complaint != nullptr) {
+    *mount_complaint = text;
+  } else {
+    std::fprintf(stderr, "eplog: %s\n", text.c_str());
+  }
+}
+
+// A comma in the name would end the option.
+std::string EscapeOption(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == ',' || c == '\\') {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string MountOptions(const FuseOptions& options) {
+  std::string text =
+      "subtype=eplog,default_permissions,max_read=" + std::to_string(RequestBuffer::kPayloadBytes) +
+      ",fsname=" + EscapeOption(options.fsname);
+  if (options.allow_other) {
+    text += ",allow_other";
+  }
+  if (options.read_only) {
+    text += ",ro";
+  }
+  return text;
+}
+
+void Watch(int epoll_fd, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  const int added = ::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+  EPLOG_CHECK(added == 0, "epoll takes our descriptors");
+}
+
+}  // namespace
+
+FuseSession::FuseSession(IoUringLoop& loop, Array& array, FuseOptions options)
+    : loop_(loop),
+      array_(array),
+      options_(std::move(options)),
+      epoll_fd_(::epoll_create1(EPOLL_CLOEXEC)),
+      stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      buffers_(kBufferSlots),
+      buffer_free_(loop),
+      in_flight_(loop),
+      helper_(loop),
+      released_(loop) {
+  EPLOG_CHECK(epoll_fd_ >= 0 && stop_fd_ >= 0, "no descriptors left");
+  ::clock_gettime(CLOCK_REALTIME, &mounted_at_);
+}
+
+FuseSession::~FuseSession() {
+  if (session_ != nullptr) {
+    if (mount_gone_) {
+      CloseChannel();
+    }
+    fuse_session_unmount(session_);
+    fuse_session_destroy(session_);
+  }
+  ::close(epoll_fd_);
+  ::close(stop_fd_);
+}
+
+Status FuseSession::Mount() {
+  Result<std::string> path = ResolveMountpoint(options_.mountpoint);
+  if (!path.ok()) {
+    return Fail(path.error());
+  }
+  options_.mountpoint = *path;
+  EPLOG_TRY(PrepareMountpoint(options_.mountpoint));
+
+  fuse_set_log_func(&Log);
+  std::string complaint;
+  mount_complaint = &complaint;
+  const std::string mount_options = MountOptions(options_);
+  fuse_args args = FUSE_ARGS_INIT(0, nullptr);
+  fuse_opt_add_arg(&args, "eplog");
+  fuse_opt_add_arg(&args, "-o");
+  fuse_opt_add_arg(&args, mount_options.c_str());
+  const fuse_lowlevel_ops operations = FuseCalls::Table();
+  session_ = fuse_session_new(&args, &operations, sizeof(operations), this);
+  const bool mounted =
+      session_ != nullptr && fuse_session_mount(session_, options_.mountpoint.c_str()) == 0;
+  fuse_opt_free_args(&args);
+  mount_complaint = nullptr;
+  if (!mounted) {
+    return Fail(ErrorCode::kIo, "cannot mount on " + options_.mountpoint +
+                                    (complaint.empty() ? "" : ": " + complaint));
+  }
+  channel_open_ = true;
+  const int fd = fuse_session_fd(session_);
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  Watch(epoll_fd_, fd);
+  Watch(epoll_fd_, stop_fd_);
+  return OkStatus();
+}
+
+void FuseSession::Init(fuse_conn_info* connection) const {
+  // Not FUSE_CAP_WRITEBACK_CACHE: the kernel would keep writes and the size to itself, acknowledge
+  // O_DSYNC by an FSYNC of the whole volume, and overwrite what another front end resized. Not
+  // AUTO_INVAL_DATA: our own writes change the mtime, and would throw away the pages that they just
+  // filled; changes from elsewhere are announced instead (NotifyVolumeChanged). Not ATOMIC_O_TRUNC:
+  // truncation comes as an attribute change. No splice: a chunk's CRC needs bytes that stay as they
+  // are.
+  constexpr unsigned kWanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
+                               FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
+                               FUSE_CAP_READDIRPLUS_AUTO;
+  connection->want = connection->capable & kWanted;
+  connection->max_write = RequestBuffer::kPayloadBytes;
+  connection->max_read = RequestBuffer::kPayloadBytes;  // must equal the mount option
+  connection->max_background = kMaxBackground;
+  connection->congestion_threshold = kMaxBackground * 3 / 4;
+  connection->time_gran = 1;
+}
+
+FuseSession::Received FuseSession::ReceiveSome() {
+  for (int i = 0; i < kMessagesATurn; ++i) {
+    if (!incoming_) {
+      incoming_ = buffers_.TryGet();
+      if (!incoming_) {
+        return Received::kNoBuffer;
+      }
+    }
+    fuse_buf message{};
+    message.mem = incoming_.message();
+    const int size = fuse_session_receive_buf(session_, &message);
+    if (size == -EAGAIN || size == -EINTR) {
+      return Received::kNothingMore;
+    }
+    if (size <= 0) {
+      return Received::kMountGone;
+    }
+    // The handlers run inside: they take `incoming_` if they need it beyond this call.
+    fuse_session_process_buf(session_, &message);
+  }
+  return Received::kEnough;
+}
+
+Task<void> FuseSession::Serve() {
+  if (!options_.read_only) {
+    Task<void> left_overs = DeleteHidden();
+    co_await left_overs;
+  }
+  while (!stop_) {
+    const Received received = ReceiveSome();
+    if (received == Received::kMountGone) {
+      mount_gone_ = true;
+      break;
+    }
+    if (received == Received::kNoBuffer) {
+      co_await buffer_free_.Wait();
+      continue;
+    }
+    // Also when there is more to read: completions of the array's devices are reaped on the way.
+    static_cast<void>(co_await loop_.PollAdd(epoll_fd_, POLLIN));
+  }
+  incoming_ = RequestBuffer();
+}
+
+Task<void> FuseSession::Drain() {
+  const uint64_t deadline_us = loop_.NowUs() + kDrainUs;
+  while (in_flight_.count() != 0 && loop_.NowUs() < deadline_us) {
+    co_await loop_.Sleep(1000);
+  }
+  // From here on the kernel answers in our place, which also ends invalidations that wait for
+  // requests nobody reads any more.
+  if (mount_gone_) {
+    CloseChannel();
+  }
+  Task<void> rest = in_flight_.Wait();
+  co_await rest;
+  if (!options_.read_only) {
+    Task<void> hidden = DeleteHidden();
+    co_await hidden;
+  }
+}
+
+// End the connection without unmounting: what is mounted at our path by now may be somebody else's.
+// libfuse unmounts unless the descriptor reports an error, as it does once the kernel took the
+// mount away; so put one in its place that reports an error for ever, the write end of a pipe that
+// nobody reads.
+void FuseSession::CloseChannel() {
+  if (!channel_open_) {
+    return;
+  }
+  channel_open_ = false;
+  std::array<int, 2> ends{};
+  const int piped = ::pipe2(ends.data(), O_CLOEXEC);
+  EPLOG_CHECK(piped == 0, "no descriptors left");
+  ::close(ends[0]);
+  ::dup3(ends[1], fuse_session_fd(session_), O_CLOEXEC);
+  ::close(ends[1]);
+}
+
+Task<Status> FuseSession::Unmount() {
+  const std::string path = options_.mountpoint;
+  Task<int> unmount = helper_.Run([path] {
+    SyncMount(path);
+    return UnmountPath(path);
+  });
+  const int error = co_await unmount;
+  if (error == EBUSY) {
+    co_return Fail(ErrorCode::kBusy, options_.mountpoint +
+                                         " is in use: close what is open there first (fuser -vm " +
+                                         options_.mountpoint + " tells who)");
+  }
+  if (error != 0 && error != EINVAL) {  // EINVAL: somebody else was quicker
+    co_return FailErrno(error, "cannot unmount " + options_.mountpoint);
+  }
+  mount_gone_ = true;
+  co_return OkStatus();
+}
+
+Task<void> FuseSession::UnmountForced() {
+  // Dirty pages first, while there is somebody to take them; then in peace if possible.
+  const std::string path = options_.mountpoint;
+  Task<int> unmount = helper_.Run([path] {
+    SyncMount(path);
+    return UnmountPath(path) == 0 ? 0 : DetachPath(path);
+  });
+  co_await unmount;
+  mount_gone_ = true;
+  stop_ = true;
+  const uint64_t one = 1;
+  const ssize_t written = ::write(stop_fd_, &one, sizeof(one));
+  EPLOG_CHECK(written == sizeof(one), "an eventfd takes every signal");
+  buffer_free_.NotifyAll();
+}
+
+// Volumes that were unlinked while open, by us or by a process that was killed.
+Task<void> FuseSession::DeleteHidden() {
+  const std::vector<VolumeInfo> volumes = array_.Volumes();
+  for (const VolumeInfo& volume : volumes) {
+    if (ReservedName(volume.name)) {
+      const Status deleted = co_await array_.DeleteVolume(volume.id);
+      if (!deleted.ok()) {
+        co_return;  // a full or failed array: the next mount tries again
+      }
+    }
+  }
+}
+
+Task<int> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes) {
+  fuse_session* session = session_;
+  const auto offset = static_cast<off_t>(offset_bytes);
+  const auto length = static_cast<off_t>(length_bytes);
+  // The kernel may wait for reads and write-backs of these pages, which we answer: not on this
+  // thread.
+  Task<int> job = helper_.Run([session, inode, offset, length] {
+    return fuse_lowlevel_notify_inval_inode(session, inode, offset, length);
+  });
+  const int result = co_await job;
+  co_return result;
+}
+
+Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
+  const auto found = nodes_.find(volume.value);
+  if (found == nodes_.end() || !channel_open_) {
+    co_return;  // the kernel knows nothing of it
+  }
+  in_flight_.Add();
+  const FuseNodePtr node = found->second;
+  RefreshSize(*node);
+  ::clock_gettime(CLOCK_REALTIME, &node->mtime);
+  node->ctime = node->mtime;
+  Task<int> invalidate = Invalidate(node->inode(), 0, 0);
+  co_await invalidate;
+  in_flight_.Done();
+}
+
+Task<void> FuseSession::NotifyNameChanged(std::string name) {
+  if (!channel_open_) {
+    co_return;
+  }
+  in_flight_.Add();
+  fuse_session* session = session_;
+  Task<int> job = helper_.Run([session, name] {
+    return fuse_lowlevel_notify_inval_entry(session, FUSE_ROOT_ID, name.c_str(), name.size());
+  });
+  co_await job;
+  in_flight_.Done();
+}
+
+bool FuseSession::IsOpen(VolumeId volume) const {
+  const auto found = nodes_.find(volume.value);
+  return found != nodes_.end() && found->second->IsOpen();
+}
+
+}  // namespace eplog

@@ -1,0 +1,55 @@
+// HelperThread: runs the few system calls that may block until this very process has served further
+// requests (umount, syncfs, invalidation of the kernel's cache), so that the loop never waits for
+// itself. Jobs run one after the other. They touch nothing that belongs to the loop.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "runtime/sync.h"
+#include "runtime/task.h"
+
+namespace eplog {
+
+class IoUringLoop;
+
+class HelperThread {
+ public:
+  explicit HelperThread(IoUringLoop& loop);
+  // Nothing is running or waiting.
+  ~HelperThread();
+  HelperThread(const HelperThread&) = delete;
+  HelperThread& operator=(const HelperThread&) = delete;
+
+  // What `job` returned, after it ran on the thread. The thread starts with the first job.
+  Task<int> Run(std::function<int()> job);
+
+ private:
+  struct Job {
+    std::function<int()> work;
+    int result = 0;
+    bool done = false;  // on the loop's side
+  };
+
+  void ThreadMain();
+  Task<void> Collect();
+
+  IoUringLoop& loop_;
+  int event_fd_ = -1;
+  Event finished_;
+  size_t outstanding_ = 0;  // jobs whose end the loop has not seen
+  bool collecting_ = false;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::deque<Job*> queue_;
+  std::deque<Job*> ended_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace eplog

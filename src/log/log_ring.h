@@ -1,0 +1,52 @@
+// The log ring of a log device: blocks at places that count up for ever and wrap in the device (docs/format.md).
+// Reading for recovery goes through LogReader, which reads ahead.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/types.h"
+#include "device/members.h"
+#include "format/entry.h"
+#include "layout/geometry.h"
+
+namespace eplog {
+
+// Writes whole blocks at `place`, in two requests where the ring wraps. The memory (not the iovecs) must live
+// until the task ends.
+Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
+                      std::vector<iovec> parts, IoKind kind);
+Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
+                     std::span<std::byte> into);
+
+// Finds headers by place on all live log devices. A device that cannot be read is one copy less.
+class LogReader {
+ public:
+  LogReader(MemberSet& members, const Geometry& geometry, const Uuid& array, BufferPool& pool)
+      : members_(members), geometry_(geometry), array_(array), pool_(pool), windows_(geometry.m) {}
+
+  // The header that log device j holds for exactly this place, if it is valid.
+  Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
+
+ private:
+  static constexpr uint64_t kWindowBlocks = 256;
+  struct Window {
+    Buffer buffer;
+    uint64_t first = 0;
+    uint64_t blocks = 0;
+    bool readable = false;
+  };
+  Task<void> Load(uint32_t j, uint64_t place);
+
+  MemberSet& members_;
+  const Geometry& geometry_;
+  const Uuid array_;
+  BufferPool& pool_;
+  std::vector<Window> windows_;
+};
+
+}  // namespace eplog

@@ -1,0 +1,224 @@
+#include "metadata/pending_table.h"
+
+#include <bit>
+
+#include "base/check.h"
+
+namespace eplog {
+namespace {
+constexpr size_t kFirstBuckets = 1024;
+}
+
+PendingTable::PendingTable(const Geometry& geometry)
+    : geometry_(geometry), buckets_(kFirstBuckets, kNone), hash_shift_(64 - 10) {
+  held_.assign(geometry.n, std::vector<uint64_t>(DivideUp(geometry.slots, 64), 0));
+}
+
+std::optional<PendingChunk> PendingTable::Find(ChunkIndex chunk) const {
+  for (uint32_t at = buckets_[Bucket(chunk)]; at != kNone; at = members_[at].hash_next) {
+    const Member& member = members_[at];
+    if (member.chunk == chunk) {
+      return PendingChunk{stripes_[member.log_stripe].sequence, member.word, member.crc,
+                          member.log_stripe};
+    }
+  }
+  return std::nullopt;
+}
+
+LogStripeView PendingTable::View(LogStripeId id) const {
+  const Stripe& stripe = stripes_[id];
+  LogStripeView view;
+  view.sequence = stripe.sequence;
+  view.place = stripe.place;
+  view.log_crcs = stripe.log_crcs;
+  for (uint32_t at = stripe.first; at != kNone; at = members_[at].next) {
+    view.members.push_back({members_[at].chunk, members_[at].word, members_[at].crc});
+    view.superseded.push_back(members_[at].superseded);
+  }
+  return view;
+}
+
+uint32_t PendingTable::NewMember() {
+  if (free_member_ == kNone) {
+    members_.emplace_back();
+    return static_cast<uint32_t>(members_.size() - 1);
+  }
+  const uint32_t at = free_member_;
+  free_member_ = members_[at].next;
+  members_[at] = Member{};
+  return at;
+}
+
+LogStripeId PendingTable::NewStripe() {
+  LogStripeId id = free_stripe_;
+  if (id == kNone) {
+    stripes_.emplace_back();
+    id = static_cast<LogStripeId>(stripes_.size() - 1);
+  } else {
+    free_stripe_ = stripes_[id].next;
+    stripes_[id] = Stripe{};
+  }
+  Stripe& stripe = stripes_[id];
+  stripe.prev = newest_;
+  (newest_ == kNone ? oldest_ : stripes_[newest_].next) = id;
+  newest_ = id;
+  return id;
+}
+
+void PendingTable::Link(uint32_t member) {
+  if (pending_ >= buckets_.size()) {
+    Grow();
+  }
+  uint32_t& head = buckets_[Bucket(members_[member].chunk)];
+  members_[member].hash_next = head;
+  head = member;
+  ++pending_;
+}
+
+void PendingTable::Grow() {
+  std::vector<uint32_t> old(buckets_.size() * 2, kNone);
+  old.swap(buckets_);
+  --hash_shift_;
+  for (uint32_t head : old) {
+    while (head != kNone) {
+      const uint32_t next = members_[head].hash_next;
+      uint32_t& bucket = buckets_[Bucket(members_[head].chunk)];
+      members_[head].hash_next = bucket;
+      bucket = head;
+      head = next;
+    }
+  }
+}
+
+void PendingTable::UnlinkFromHash(uint32_t member) {
+  uint32_t* link = &buckets_[Bucket(members_[member].chunk)];
+  while (*link != member) {
+    link = &members_[*link].hash_next;
+  }
+  *link = members_[member].hash_next;
+  --pending_;
+}
+
+void PendingTable::Hold(DeviceIndex ssd, SlotIndex slot, bool held) {
+  uint64_t& word = held_[ssd.value][slot.value / 64];
+  const uint64_t bit = uint64_t{1} << (slot.value % 64);
+  EPLOG_CHECK(((word & bit) != 0) != held, "I3: a slot is in at most one live log stripe");
+  word ^= bit;
+}
+
+LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place, std::span<const LogStripeMember> members,
+                              std::span<const uint32_t> log_crcs, const std::vector<bool>* superseded) {
+  const LogStripeId id = NewStripe();
+  stripes_[id].sequence = sequence;
+  stripes_[id].place = place;
+  for (size_t j = 0; j < log_crcs.size(); ++j) {
+    stripes_[id].log_crcs[j] = log_crcs[j];
+  }
+  uint32_t* tail = &stripes_[id].first;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const uint32_t at = NewMember();
+    // NewMember may have moved members_: find the end of the list anew.
+    tail = &stripes_[id].first;
+    while (*tail != kNone) {
+      tail = &members_[*tail].next;
+    }
+    *tail = at;
+    Member& member = members_[at];
+    member.chunk = members[i].chunk;
+    member.word = members[i].word;
+    member.crc = members[i].crc;
+    member.log_stripe = id;
+    member.superseded = superseded != nullptr && (*superseded)[i];
+    if (member.word.has_slot()) {
+      Hold(geometry_.SsdOf(member.chunk), member.word.slot(), true);
+    }
+    if (!member.superseded) {
+      EPLOG_DCHECK(!Find(member.chunk), "I2: an older pending version was not superseded");
+      ++stripes_[id].live;
+      Link(at);
+    }
+  }
+  EPLOG_CHECK(stripes_[id].live != 0, "I6: a log stripe without a pending member is not live");
+  ++live_stripes_;
+  return id;
+}
+
+void PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
+                             const Died& died) {
+  const auto found = Find(chunk);
+  if (!found || found->version > upto) {
+    return;
+  }
+  uint32_t at = stripes_[found->log_stripe].first;
+  while (members_[at].chunk != chunk) {
+    at = members_[at].next;
+  }
+  members_[at].superseded = true;
+  UnlinkFromHash(at);
+  Stripe& stripe = stripes_[found->log_stripe];
+  stripe.committed |= commit;
+  if (--stripe.live == 0) {
+    early_deaths_ += stripe.committed ? 0 : 1;
+    Kill(found->log_stripe, by, died);
+  }
+}
+
+void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
+  --live_stripes_;
+  uint32_t at = stripes_[id].first;
+  stripes_[id].first = kNone;
+  while (at != kNone) {
+    const Member member = members_[at];
+    members_[at].next = free_member_;
+    free_member_ = at;
+    at = member.next;
+    if (member.word.has_slot()) {
+      Hold(geometry_.SsdOf(member.chunk), member.word.slot(), false);
+    }
+    died({member.chunk, member.word, member.crc});
+  }
+  dead_.emplace_back(by, id);
+}
+
+void PendingTable::Stable(uint64_t sequence) {
+  while (!dead_.empty() && dead_.front().first <= sequence) {
+    Reclaim(dead_.front().second);
+    dead_.pop_front();
+  }
+}
+
+void PendingTable::Reclaim(LogStripeId id) {
+  Stripe& stripe = stripes_[id];
+  (stripe.prev == kNone ? oldest_ : stripes_[stripe.prev].next) = stripe.next;
+  (stripe.next == kNone ? newest_ : stripes_[stripe.next].prev) = stripe.prev;
+  stripe = Stripe{};
+  stripe.next = free_stripe_;
+  free_stripe_ = id;
+}
+
+std::optional<uint64_t> PendingTable::OldestPlace() const {
+  return oldest_ == kNone ? std::nullopt : std::optional(stripes_[oldest_].place);
+}
+
+void PendingTable::ForEachLive(const std::function<bool(LogStripeId)>& visit) const {
+  for (LogStripeId id = oldest_; id != kNone; id = stripes_[id].next) {
+    if (stripes_[id].live != 0 && !visit(id)) {
+      return;
+    }
+  }
+}
+
+void PendingTable::PendingChunksOf(LogStripeId id, std::vector<ChunkIndex>& out) const {
+  for (uint32_t at = stripes_[id].first; at != kNone; at = members_[at].next) {
+    if (!members_[at].superseded) {
+      out.push_back(members_[at].chunk);
+    }
+  }
+}
+
+size_t PendingTable::memory_bytes() const {
+  return members_.capacity() * sizeof(Member) + stripes_.capacity() * sizeof(Stripe) +
+         buckets_.size() * sizeof(uint32_t) + held_.size() * held_[0].size() * sizeof(uint64_t);
+}
+
+}  // namespace eplog

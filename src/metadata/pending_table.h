@@ -1,0 +1,135 @@
+// PendingTable: pending chunks and the live log stripes that hold them (I2, I3, I6).
+//
+// A log stripe is live from its entry until every member is superseded *and* the superseding entries are stable;
+// between the two moments it is `dead`: nothing is read through it, but its log space stays taken. Slots of all
+// its members, superseded ones too, are held while it is live (I3); `holds` answers for one slot.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "format/entry.h"
+#include "layout/geometry.h"
+#include "layout/slot_word.h"
+
+namespace eplog {
+
+using LogStripeId = uint32_t;
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+struct PendingChunk {
+  uint64_t version = 0;  // sequence of its entry
+  SlotWord word;
+  uint32_t crc = 0;
+  LogStripeId log_stripe = kNone;
+};
+
+struct LogStripeView {
+  uint64_t sequence = 0;
+  uint64_t place = 0;  // of its log chunks
+  std::vector<LogStripeMember> members;
+  std::vector<bool> superseded;
+  std::array<uint32_t, kMaxParity> log_crcs{};
+};
+
+class PendingTable {
+ public:
+  explicit PendingTable(const Geometry& geometry);
+
+  [[nodiscard]] std::optional<PendingChunk> Find(ChunkIndex chunk) const;
+  [[nodiscard]] LogStripeView View(LogStripeId id) const;
+  [[nodiscard]] uint64_t PlaceOf(LogStripeId id) const { return stripes_[id].place; }
+  [[nodiscard]] uint64_t SequenceOf(LogStripeId id) const { return stripes_[id].sequence; }
+  [[nodiscard]] bool IsLive(LogStripeId id, uint64_t sequence) const {
+    return id < stripes_.size() && stripes_[id].sequence == sequence && stripes_[id].live != 0;
+  }
+
+  // A new live log stripe; its members become the pending versions of their chunks. The caller has superseded
+  // older versions. `superseded`, if given (loading a checkpoint), tells which members already are.
+  LogStripeId Add(uint64_t sequence, uint64_t place, std::span<const LogStripeMember> members,
+                  std::span<const uint32_t> log_crcs, const std::vector<bool>* superseded = nullptr);
+
+  // Supersedes the pending version of `chunk` if it is not newer than `upto`; `by` is the superseding entry,
+  // `commit` says that a parity commit did it. When this kills its log stripe, the members are handed to `died`
+  // (chunk, word) and no longer held; its log space stays taken until Stable(by).
+  using Died = std::function<void(const LogStripeMember&)>;
+  void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, const Died& died);
+
+  // Everything up to `sequence` is stable: dead log stripes that were superseded by then give up their space.
+  void Stable(uint64_t sequence);
+
+  // Place of the log chunks of the oldest log stripe that still needs them.
+  [[nodiscard]] std::optional<uint64_t> OldestPlace() const;
+  // Does a live log stripe hold this slot?
+  [[nodiscard]] bool Holds(DeviceIndex ssd, SlotIndex slot) const {
+    return (held_[ssd.value][slot.value / 64] >> (slot.value % 64) & 1) != 0;
+  }
+
+  // Live log stripes from the oldest on; `visit` returns false to stop. Members only through View.
+  void ForEachLive(const std::function<bool(LogStripeId)>& visit) const;
+  // Chunks of a live log stripe that are still pending in it.
+  void PendingChunksOf(LogStripeId id, std::vector<ChunkIndex>& out) const;
+
+  [[nodiscard]] uint64_t pending_chunks() const { return pending_; }
+  [[nodiscard]] uint64_t live_log_stripes() const { return live_stripes_; }
+  // Log stripes that died of overwriting alone, since this table was made.
+  [[nodiscard]] uint64_t early_deaths() const { return early_deaths_; }
+  [[nodiscard]] size_t memory_bytes() const;
+
+ private:
+  struct Member {
+    ChunkIndex chunk;
+    SlotWord word;
+    uint32_t crc = 0;
+    uint32_t hash_next = kNone;
+    uint32_t next = kNone;  // in its log stripe, or in the free list
+    LogStripeId log_stripe = kNone;
+    bool superseded = false;
+  };
+  struct Stripe {
+    uint64_t sequence = 0;
+    uint64_t place = 0;
+    uint32_t first = kNone;
+    uint32_t prev = kNone;  // older
+    uint32_t next = kNone;  // newer, or in the free list
+    uint8_t live = 0;       // members not superseded
+    bool committed = false;  // a member was superseded by a commit
+    std::array<uint32_t, kMaxParity> log_crcs{};
+  };
+
+  [[nodiscard]] size_t Bucket(ChunkIndex chunk) const {
+    return (chunk.value * 0x9E3779B97F4A7C15ULL) >> hash_shift_;
+  }
+  uint32_t NewMember();
+  LogStripeId NewStripe();
+  void Link(uint32_t member);
+  void UnlinkFromHash(uint32_t member);
+  void Grow();
+  void Hold(DeviceIndex ssd, SlotIndex slot, bool held);
+  void Kill(LogStripeId id, uint64_t by, const Died& died);
+  void Reclaim(LogStripeId id);
+
+  const Geometry& geometry_;
+  std::vector<Member> members_;
+  std::vector<Stripe> stripes_;
+  uint32_t free_member_ = kNone;
+  uint32_t free_stripe_ = kNone;
+  LogStripeId oldest_ = kNone;
+  LogStripeId newest_ = kNone;
+  std::vector<uint32_t> buckets_;
+  int hash_shift_ = 0;
+  uint64_t pending_ = 0;
+  uint64_t live_stripes_ = 0;
+  uint64_t early_deaths_ = 0;
+  std::deque<std::pair<uint64_t, LogStripeId>> dead_;  // superseding sequence (ascending), log stripe
+  std::vector<std::vector<uint64_t>> held_;
+};
+
+}  // namespace eplog

@@ -1,0 +1,239 @@
+#include "metadata/state.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace eplog {
+
+RowWord State::Latest(ChunkIndex chunk) const {
+  if (const auto found = pending.Find(chunk)) {
+    return {found->word, found->crc};
+  }
+  return rows.Get(geometry_.StripeOf(chunk), geometry_.IndexInStripe(chunk));
+}
+
+bool State::RowIsZero(StripeIndex stripe) const {
+  for (uint32_t i = 0; i < geometry_.n; ++i) {
+    if (!rows.Get(stripe, i).word.is_zero()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes) {
+  const RowWord old = rows.Get(stripe, index);
+  rows.Set(stripe, index, word);
+  if (old.word.has_slot() && old.word != word.word) {
+    const DeviceIndex ssd = geometry_.SsdOf(stripe, index);
+    if (!pending.Holds(ssd, old.word.slot())) {
+      changes.freed.push_back({ssd, old.word.slot()});
+    }
+  }
+}
+
+void State::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
+                      SlotChanges& changes) {
+  pending.Supersede(chunk, upto, by, commit, [this, &changes](const LogStripeMember& member) {
+    const RowWord row =
+        rows.Get(geometry_.StripeOf(member.chunk), geometry_.IndexInStripe(member.chunk));
+    if (member.word.has_slot() && row.word != member.word) {
+      changes.freed.push_back({geometry_.SsdOf(member.chunk), member.word.slot()});
+    }
+  });
+}
+
+void State::FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes) {
+  const uint32_t first = extent.value * geometry_.extent_stripes;
+  for (uint32_t s = first; s < first + geometry_.extent_stripes; ++s) {
+    const StripeIndex stripe(s);
+    for (uint32_t i = 0; i < geometry_.n; ++i) {
+      SetRowWord(stripe, i, RowWord{}, changes);
+    }
+    for (uint32_t i = 0; i < geometry_.k(); ++i) {
+      Supersede(geometry_.Chunk(stripe, i), sequence, sequence, false, changes);
+    }
+  }
+  volumes.Free(extent);
+}
+
+void State::ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes) {
+  if (const auto* created = std::get_if<VolumeCreated>(&record)) {
+    volumes.Create(created->id, created->name, created->size_bytes);
+  } else if (const auto* resized = std::get_if<VolumeResized>(&record)) {
+    volumes.Resize(resized->id, resized->size_bytes);
+  } else if (const auto* renamed = std::get_if<VolumeRenamed>(&record)) {
+    volumes.Rename(renamed->id, renamed->name);
+  } else if (const auto* deleted = std::get_if<VolumeDeleted>(&record)) {
+    volumes.Delete(deleted->id);
+  } else if (const auto* assigned = std::get_if<ExtentAssigned>(&record)) {
+    volumes.Assign(assigned->id, assigned->logical, assigned->extent);
+  } else if (const auto* extents = std::get_if<ExtentsFreed>(&record)) {
+    for (uint32_t i = 0; i < extents->count; ++i) {
+      FreeExtent(ExtentIndex(extents->first.value + i), sequence, changes);
+    }
+  }
+}
+
+void State::ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
+                     SlotChanges& changes) {
+  for (const RowChange& change : record.changes) {
+    const bool commit = change.version != entry.sequence && change.index < geometry_.k();
+    const DeviceIndex ssd = geometry_.SsdOf(record.stripe, change.index);
+    if (commit && change.word.has_slot() && !pending.Holds(ssd, change.word.slot())) {
+      changes.kept.push_back({ssd, change.word.slot()});
+    }
+    // The row first: a log stripe that dies of this must see that the row now needs the slot.
+    SetRowWord(record.stripe, change.index, {change.word, change.crc}, changes);
+    if (change.index < geometry_.k()) {
+      const uint64_t upto = ignore_versions ? entry.sequence : change.version;
+      Supersede(geometry_.Chunk(record.stripe, change.index), upto, entry.sequence, commit, changes);
+    }
+  }
+}
+
+void State::Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_versions) {
+  for (const VolumeRecord& record : entry.volumes) {
+    ApplyVolume(record, entry.sequence, changes);
+  }
+  for (const RowRecord& record : entry.rows) {
+    ApplyRow(record, entry, ignore_versions, changes);
+  }
+  uint64_t place = entry.place + 1;
+  for (const LogStripeRecord& record : entry.log_stripes) {
+    for (const LogStripeMember& member : record.members) {
+      Supersede(member.chunk, entry.sequence, entry.sequence, false, changes);
+    }
+    pending.Add(entry.sequence, place, record.members, record.log_crcs);
+    place += geometry_.chunk_blocks();
+  }
+}
+
+std::vector<std::byte> EncodeState(const State& state) {
+  std::vector<std::byte> out;
+  RunWriter writer(state.geometry(), out);
+  for (const auto& [id, volume] : state.volumes.all()) {
+    writer.Volume({volume.id, volume.size_bytes, volume.deleting, volume.name});
+  }
+  for (uint32_t i = 0; i < state.geometry().extents(); ++i) {
+    const VolumeTable::Owner owner = state.volumes.OwnerOf(ExtentIndex(i));
+    if (owner.volume.value != 0) {
+      writer.Extent({ExtentIndex(i), owner.volume, owner.logical});
+    }
+  }
+  for (uint32_t group = 0; group < state.rows.groups(); ++group) {
+    const auto words = state.rows.Group(group);
+    const auto used = [](const RowWord& word) { return !word.word.is_zero(); };
+    if (std::any_of(words.begin(), words.end(), used)) {
+      writer.RowGroup(group, words);
+    }
+  }
+  state.pending.ForEachLive([&](LogStripeId id) {
+    const LogStripeView view = state.pending.View(id);
+    LogStripeItem item;
+    item.sequence = view.sequence;
+    item.place = view.place;
+    for (size_t i = 0; i < view.members.size(); ++i) {
+      const LogStripeMember& member = view.members[i];
+      item.members.push_back({member.chunk, member.word, member.crc, view.superseded[i]});
+    }
+    item.log_crcs.assign(view.log_crcs.begin(), view.log_crcs.begin() + state.geometry().m);
+    writer.LogStripe(item);
+    return true;
+  });
+  writer.End();
+  return out;
+}
+
+namespace {
+
+// Fills a fresh state; contradictions are remembered, since a checkpoint comes from a disk.
+class StateLoader final : public RunVisitor {
+ public:
+  explicit StateLoader(State& state) : state_(state) {}
+  [[nodiscard]] bool consistent() const { return consistent_; }
+
+  void RowGroup(uint32_t group, std::span<const RowWord> words) override {
+    state_.rows.SetGroup(group, words);
+  }
+
+  void LogStripe(const LogStripeItem& item) override {
+    std::vector<LogStripeMember> members;
+    std::vector<bool> superseded;
+    bool live = false;
+    for (const auto& member : item.members) {
+      members.push_back({member.chunk, member.word, member.crc});
+      superseded.push_back(member.superseded);
+      live |= !member.superseded;
+      const bool twice = !member.superseded && state_.pending.Find(member.chunk).has_value();
+      const bool held = member.word.has_slot() &&
+                        state_.pending.Holds(state_.geometry().SsdOf(member.chunk), member.word.slot());
+      consistent_ = consistent_ && !twice && !held;
+    }
+    consistent_ = consistent_ && live;
+    if (consistent_) {
+      state_.pending.Add(item.sequence, item.place, members, item.log_crcs, &superseded);
+    }
+  }
+
+  void Volume(const VolumeItem& item) override {
+    const bool taken = state_.volumes.Find(item.id) != nullptr ||
+                       (!item.deleting && state_.volumes.FindByName(item.name) != nullptr);
+    consistent_ = consistent_ && !taken;
+    if (!consistent_) {
+      return;
+    }
+    if (item.deleting) {
+      deleting_.push_back(item);
+      return;
+    }
+    state_.volumes.Create(item.id, item.name, item.size_bytes);
+  }
+
+  void Extent(const ExtentItem& item) override { extents_.push_back(item); }
+
+  void Finish() {
+    for (const VolumeItem& item : deleting_) {
+      // Its name may be in use again: it gets one that no volume can have.
+      consistent_ = consistent_ && state_.volumes.Find(item.id) == nullptr;
+      if (consistent_) {
+        state_.volumes.Create(item.id, "/" + std::to_string(item.id.value), item.size_bytes);
+      }
+    }
+    for (const ExtentItem& item : extents_) {
+      const auto* volume = state_.volumes.Find(item.volume);
+      consistent_ = consistent_ && volume != nullptr && !volume->extents.Get(item.logical) &&
+                    state_.volumes.OwnerOf(item.extent).volume.value == 0;
+      if (consistent_) {
+        state_.volumes.Assign(item.volume, item.logical, item.extent);
+      }
+    }
+    for (const VolumeItem& item : deleting_) {
+      if (consistent_) {
+        state_.volumes.Delete(item.id);
+      }
+    }
+  }
+
+ private:
+  State& state_;
+  bool consistent_ = true;
+  std::vector<VolumeItem> deleting_;
+  std::vector<ExtentItem> extents_;
+};
+
+}  // namespace
+
+Status DecodeState(std::span<const std::byte> stream, State& state) {
+  StateLoader loader(state);
+  EPLOG_TRY(DecodeRun(stream, state.geometry(), loader));
+  loader.Finish();
+  if (!loader.consistent()) {
+    return Fail(ErrorCode::kCorrupt, "the checkpoint contradicts itself");
+  }
+  return OkStatus();
+}
+
+}  // namespace eplog

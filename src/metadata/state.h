@@ -1,0 +1,99 @@
+// State: rows, pending chunks and volumes after some entry of the log. Apply is the one meaning of a record; normal
+// running, recovery and check all go through it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "format/checkpoint.h"
+#include "format/entry.h"
+#include "layout/geometry.h"
+#include "metadata/pending_table.h"
+#include "metadata/row_table.h"
+#include "metadata/volume_table.h"
+
+namespace eplog {
+
+struct SsdSlot {
+  DeviceIndex ssd;
+  SlotIndex slot;
+  auto operator<=>(const SsdSlot&) const = default;
+};
+
+// What an entry means for slots. `freed`: this state no longer needs them (I3); when they may be used again is not
+// decided here (I1). `kept`: freed by an earlier entry and now needed again, since a commit installed a version that
+// a newer write had superseded meanwhile (I5).
+struct SlotChanges {
+  std::vector<SsdSlot> freed;
+  std::vector<SsdSlot> kept;
+};
+
+class State {
+ public:
+  explicit State(const Geometry& geometry)
+      : rows(geometry), pending(geometry), volumes(geometry), geometry_(geometry) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  RowTable rows;
+  PendingTable pending;
+  VolumeTable volumes;
+
+  // Applies one entry, in the order of the log, and appends to `changes`. `ignore_versions` is a canary of the tests.
+  void Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_versions = false);
+
+  // Where a chunk's latest version lies: its pending version, or its row's word.
+  [[nodiscard]] RowWord Latest(ChunkIndex chunk) const;
+  [[nodiscard]] bool RowIsZero(StripeIndex stripe) const;
+
+  // Calls visit(ssd, slot) for every slot that this state needs, each once.
+  template <typename Visit>
+  void ForEachSlot(Visit&& visit) const;
+
+  [[nodiscard]] const Geometry& geometry() const { return geometry_; }
+  [[nodiscard]] size_t memory_bytes() const {
+    return rows.memory_bytes() + pending.memory_bytes() + volumes.memory_bytes();
+  }
+
+ private:
+  void ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes);
+  void ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
+                SlotChanges& changes);
+  void FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes);
+  void SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes);
+  void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, SlotChanges& changes);
+
+  const Geometry& geometry_;
+};
+
+// The whole state as the stream of a full run (format/checkpoint.h).
+std::vector<std::byte> EncodeState(const State& state);
+// Into a fresh state. kCorrupt if the stream is damaged or contradicts itself.
+Status DecodeState(std::span<const std::byte> stream, State& state);
+
+template <typename Visit>
+void State::ForEachSlot(Visit&& visit) const {
+  for (uint32_t group = 0; group < rows.groups(); ++group) {
+    const auto words = rows.Group(group);
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (words[i].word.has_slot()) {
+        const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(i / geometry_.n));
+        visit(geometry_.SsdOf(stripe, static_cast<uint32_t>(i % geometry_.n)), words[i].word.slot());
+      }
+    }
+  }
+  pending.ForEachLive([&](LogStripeId id) {
+    for (const LogStripeMember& member : pending.View(id).members) {
+      const StripeIndex stripe = geometry_.StripeOf(member.chunk);
+      const bool in_row = rows.Get(stripe, geometry_.IndexInStripe(member.chunk)).word == member.word;
+      if (member.word.has_slot() && !in_row) {
+        visit(geometry_.SsdOf(member.chunk), member.word.slot());
+      }
+    }
+    return true;
+  });
+}
+
+}  // namespace eplog

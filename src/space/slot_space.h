@@ -1,0 +1,98 @@
+// SlotSpace: which slots may be taken, and when a freed one may be taken again (I1).
+//
+// A slot is free, claimed (handed out, not yet described), in use, or waiting: freed by some entry F, until an entry
+// whose mark covers F is itself stable, and until nobody pins it. On each SSD commit_width slots are closed to
+// foreground writes, so that commit can always go on (section 5).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "layout/geometry.h"
+
+namespace eplog {
+
+enum class SlotUse : uint8_t { kForeground, kCommit };
+
+class SlotSpace {
+ public:
+  explicit SlotSpace(const Geometry& geometry);
+
+  // While loading: the slot is in use.
+  void MarkUsed(DeviceIndex ssd, SlotIndex slot);
+
+  [[nodiscard]] bool CanClaim(DeviceIndex ssd, SlotUse use, uint32_t count = 1) const {
+    const uint64_t closed = use == SlotUse::kForeground ? geometry_.commit_width() : 0;
+    return ssds_[ssd.value].free >= closed + count;
+  }
+  // The next free slot after the last one handed out, so that fresh stripes get consecutive slots. CanClaim holds.
+  SlotIndex Claim(DeviceIndex ssd);
+  // A claim that no entry describes: free at once.
+  void Unclaim(DeviceIndex ssd, SlotIndex slot) { Release(ssd, slot); }
+
+  // Slots freed by entry `sequence`. Sequences ascend.
+  template <typename Slots>
+  void FreedBy(uint64_t sequence, const Slots& slots) {
+    for (const auto& item : slots) {
+      waiting_.push_back({sequence, item.ssd, item.slot});
+      ++ssds_[item.ssd.value].waiting;
+    }
+  }
+  // A slot that waits is needed again (and has been pinned all the time, so nobody has it).
+  void KeepAfterAll(DeviceIndex ssd, SlotIndex slot);
+  // An entry with this mark is stable: what entries up to it freed is free. True if anything became free.
+  bool Covered(uint64_t mark);
+  // The highest entry that freed something still waiting for a covering mark.
+  [[nodiscard]] std::optional<uint64_t> newest_waiting() const {
+    return waiting_.empty() ? std::nullopt : std::optional(waiting_.back().sequence);
+  }
+
+  // Pins count; a slot that becomes free while pinned waits for its last Unpin.
+  void Pin(DeviceIndex ssd, SlotIndex slot) { ++pins_[Key(ssd, slot)].count; }
+  void Unpin(DeviceIndex ssd, SlotIndex slot);
+
+  [[nodiscard]] uint32_t free(DeviceIndex ssd) const { return ssds_[ssd.value].free; }
+  [[nodiscard]] uint32_t waiting(DeviceIndex ssd) const { return ssds_[ssd.value].waiting; }
+  [[nodiscard]] uint32_t free_min() const;
+  [[nodiscard]] uint64_t reuses() const { return reuses_; }
+  [[nodiscard]] bool IsUsed(DeviceIndex ssd, SlotIndex slot) const {
+    return (ssds_[ssd.value].used[slot.value / 64] >> (slot.value % 64) & 1) != 0;
+  }
+  [[nodiscard]] size_t memory_bytes() const;
+
+ private:
+  struct Ssd {
+    std::vector<uint64_t> used;
+    uint32_t free = 0;
+    uint32_t waiting = 0;
+    uint32_t cursor = 0;
+    bool wrapped = false;
+  };
+  struct Waiting {
+    uint64_t sequence;
+    DeviceIndex ssd;
+    SlotIndex slot;
+  };
+  struct PinState {
+    uint32_t count = 0;
+    bool release = false;
+  };
+  static uint64_t Key(DeviceIndex ssd, SlotIndex slot) {
+    return uint64_t{ssd.value} << 32 | slot.value;
+  }
+  void Release(DeviceIndex ssd, SlotIndex slot);
+
+  const Geometry& geometry_;
+  std::vector<Ssd> ssds_;
+  std::deque<Waiting> waiting_;
+  std::unordered_map<uint64_t, PinState> pins_;
+  uint64_t reuses_ = 0;
+};
+
+}  // namespace eplog

@@ -1,0 +1,138 @@
+#include "base/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace eplog {
+namespace {
+
+bool Aligned(const Buffer& buffer) {
+  return reinterpret_cast<uintptr_t>(buffer.data()) % kBlockBytes == 0;
+}
+
+TEST(BufferPool, BuffersAreAlignedAndOfTheSizeAsked) {
+  BufferPool pool;
+  for (const size_t size : {0UL, 1UL, 512UL, 4095UL, 4096UL, 4097UL, 1UL << 20UL}) {
+    const Buffer buffer = pool.Get(size);
+    EXPECT_TRUE(Aligned(buffer)) << size;
+    EXPECT_TRUE(static_cast<bool>(buffer));
+    EXPECT_EQ(buffer.size(), size);
+    EXPECT_EQ(buffer.span().size(), size);
+    EXPECT_EQ(buffer.span().data(), buffer.data());
+    if (size != 0) {
+      std::memset(buffer.data(), 1, size);
+    }
+  }
+}
+
+TEST(BufferPool, AReturnedBufferIsUsedAgain) {
+  BufferPool pool;
+  std::byte* first = pool.Get(4096).data();
+  EXPECT_EQ(pool.Get(4096).data(), first);
+  EXPECT_EQ(pool.Get(100).data(), first) << "sizes of as many blocks share";
+  const Buffer held = pool.Get(1);
+  const Buffer other = pool.Get(4096);
+  EXPECT_EQ(held.data(), first);
+  EXPECT_NE(other.data(), first);
+}
+
+TEST(BufferPool, ZeroedEvenWhenUsedBefore) {
+  BufferPool pool;
+  {
+    const Buffer dirty = pool.Get(4096);
+    std::memset(dirty.data(), 0xFF, dirty.size());
+  }
+  const Buffer clean = pool.GetZeroed(4096);
+  EXPECT_TRUE(std::ranges::all_of(clean.span(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(BufferPool, CountsWhatIsOut) {
+  BufferPool pool;
+  EXPECT_EQ(pool.outstanding(), 0U);
+  {
+    const Buffer a = pool.Get(10);
+    const Buffer b = pool.GetZeroed(10);
+    EXPECT_EQ(pool.outstanding(), 2U);
+  }
+  EXPECT_EQ(pool.outstanding(), 0U);
+}
+
+TEST(BufferPool, KeepsNoMoreThanItMay) {
+  BufferPool pool(2 * 4096);
+  std::vector<Buffer> many;
+  for (int i = 0; i < 4; ++i) {
+    many.push_back(pool.Get(4096));
+  }
+  std::vector<std::byte*> addresses;
+  for (const Buffer& buffer : many) {
+    addresses.push_back(buffer.data());
+  }
+  many.clear();  // two are kept, two go back to the heap
+  EXPECT_EQ(pool.outstanding(), 0U);
+  const Buffer a = pool.Get(4096);
+  const Buffer b = pool.Get(4096);
+  for (const Buffer* buffer : {&a, &b}) {
+    EXPECT_NE(std::ranges::find(addresses, buffer->data()), addresses.end());
+  }
+  BufferPool none(0);
+  static_cast<void>(none.Get(4096));
+  EXPECT_EQ(none.outstanding(), 0U);
+}
+
+TEST(Buffer, MovingLeavesNothingBehind) {
+  BufferPool pool;
+  Buffer a = pool.Get(100);
+  std::byte* data = a.data();
+  Buffer b = std::move(a);
+  EXPECT_EQ(b.data(), data);
+  EXPECT_FALSE(static_cast<bool>(a));  // NOLINT(bugprone-use-after-move): this is the point
+  EXPECT_EQ(a.size(), 0U);
+  EXPECT_EQ(pool.outstanding(), 1U);
+}
+
+TEST(Buffer, AssigningReturnsWhatWasHeldAtOnce) {
+  BufferPool pool;
+  Buffer a = pool.Get(100);
+  Buffer b = pool.Get(200);
+  std::byte* data = b.data();
+  a = std::move(b);
+  EXPECT_EQ(a.data(), data);
+  EXPECT_EQ(a.size(), 200U);
+  EXPECT_EQ(pool.outstanding(), 1U);
+  EXPECT_FALSE(static_cast<bool>(b));  // NOLINT(bugprone-use-after-move): this is the point
+  a = Buffer();
+  EXPECT_EQ(pool.outstanding(), 0U);
+}
+
+TEST(Buffer, AssignedToItselfItStays) {
+  BufferPool pool;
+  Buffer a = pool.Get(100);
+  std::byte* data = a.data();
+  Buffer& same = a;
+  a = std::move(same);
+  EXPECT_EQ(a.data(), data);
+  EXPECT_EQ(a.size(), 100U);
+  EXPECT_EQ(pool.outstanding(), 1U);
+}
+
+TEST(Buffer, AnEmptyOneBelongsToNoPool) {
+  const Buffer none;
+  EXPECT_FALSE(static_cast<bool>(none));
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_TRUE(none.span().empty());
+}
+
+TEST(BufferDeathTest, NoBufferOutlivesItsPool) {
+  EXPECT_DEATH(
+      {
+        Buffer buffer;
+        BufferPool pool;
+        buffer = pool.Get(1);
+      },
+      "outlives its pool");
+}
+
+}  // namespace
+}  // namespace eplog

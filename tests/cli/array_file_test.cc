@@ -1,0 +1,165 @@
+#include "cli/array_file.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cli/temp_dir.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kGood[] = R"(uuid = "0123abcd-0123-4567-89ab-0123456789ab"
+name = "demo"
+
+[[member]]
+name = "ssd0"
+path = "ssd0"
+
+[[member]]
+name = "log0"
+path = "/dev/disk/by-id/x"
+)";
+
+constexpr char kHead[] = "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"demo\"\n";
+
+TEST(ArrayFile, ReadsAndLocatesMembers) {
+  const auto parsed = ParseArrayFile(kGood, "/a/b/array.toml");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->uuid, "0123abcd-0123-4567-89ab-0123456789ab");
+  EXPECT_EQ(parsed->name, "demo");
+  ASSERT_EQ(parsed->members.size(), 2U);
+  EXPECT_EQ(parsed->Locate(parsed->members[0]), "/a/b/ssd0");
+  EXPECT_EQ(parsed->Locate(parsed->members[1]), "/dev/disk/by-id/x");
+  EXPECT_EQ(parsed->Argument(), "/a/b");
+}
+
+struct BadCase {
+  const char* name;
+  std::string text;
+  const char* message;  // after the file's path
+};
+
+class BadArrayFile : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadArrayFile, IsRefusedWithFileAndLine) {
+  const auto parsed = ParseArrayFile(GetParam().text, "/x/array.toml");
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_EQ(parsed.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(parsed.error().message.find(std::string("/x/array.toml") + GetParam().message), 0U)
+      << parsed.error().message;
+  EXPECT_EQ(parsed.error().message.find('\n'), std::string::npos) << "one line";
+}
+
+const std::string kMember = "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadArrayFile,
+    ::testing::Values(
+        BadCase{"Empty", "", ": 'uuid' is missing"}, BadCase{"Syntax", "uuid = \n", ":1: "},
+        BadCase{"NotToml",
+                "\x7f"
+                "ELF\x02\x01",
+                ":1: "},
+        BadCase{"UnknownKey", std::string(kHead) + "level = 6\n" + kMember,
+                ":3: unknown key 'level'; known here: uuid, name, member"},
+        BadCase{"UnknownMemberKey", kHead + kMember + "size = 3\n",
+                ":6: unknown key 'size'; known here: name, path"},
+        BadCase{"NoUuid", "name = \"x\"\n" + kMember, ":1: 'uuid' is missing"},
+        BadCase{"UuidIsNumber", "uuid = 7\nname = \"x\"\n" + kMember,
+                ":1: 'uuid' must be a string"},
+        BadCase{"UuidIsNone", "uuid = \"123\"\nname = \"x\"\n" + kMember,
+                ":1: '123' is not a UUID"},
+        BadCase{"EmptyName",
+                "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"\"\n" + kMember,
+                ":2: 'name' is empty"},
+        BadCase{"LongName",
+                "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"" +
+                    std::string(64, 'n') + "\"\n" + kMember,
+                ":2: 'name' is longer than 63 bytes"},
+        BadCase{"NoMembers", kHead, ":1: no members"},
+        BadCase{"MembersIsText", std::string(kHead) + "member = \"ssd0\"\n", ":3: no members"},
+        BadCase{"MemberIsText", std::string(kHead) + "member = [\"ssd0\"]\n",
+                ":3: 'member' must be a table"},
+        BadCase{"MemberWithoutPath", std::string(kHead) + "[[member]]\nname = \"ssd0\"\n",
+                ":3: 'path' is missing"},
+        BadCase{"MemberWithoutName", std::string(kHead) + "[[member]]\npath = \"ssd0\"\n",
+                ":3: 'name' is missing"},
+        BadCase{"PathIsNumber", std::string(kHead) + "[[member]]\nname = \"ssd0\"\npath = 0\n",
+                ":5: 'path' must be a string"},
+        BadCase{"StrangeMemberName",
+                std::string(kHead) + "[[member]]\nname = \"hdd0\"\npath = \"a\"\n",
+                ":4: 'hdd0' is no member name"},
+        BadCase{"PaddedMemberName",
+                std::string(kHead) + "[[member]]\nname = \"ssd00\"\npath = \"a\"\n",
+                ":4: 'ssd00' is no member name"},
+        BadCase{"DoubledName", kHead + kMember + "[[member]]\nname = \"ssd0\"\npath = \"b\"\n",
+                ":7: member 'ssd0' is listed twice"},
+        BadCase{"DoubledPath",
+                kHead + kMember + "[[member]]\nname = \"ssd1\"\npath = \"./x/../ssd0\"\n",
+                ":8: './x/../ssd0' is the path of ssd0 and of ssd1"},
+        BadCase{"DoubledKey", std::string(kHead) + "name = \"y\"\n" + kMember, ":3: "}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ArrayFile, FormatAndParseAgree) {
+  ArrayFile array;
+  array.file = "/x/array.toml";
+  array.uuid = "0123abcd-0123-4567-89ab-0123456789ab";
+  array.name = "quo\"te \\ back\tslash \xC3\xA9";
+  array.members = {{"ssd0", "with space"}, {"ssd31", "/dev/\"odd\""}, {"log3", "b#c"}};
+  const auto parsed = ParseArrayFile(FormatArrayFile(array), array.file);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed->uuid, array.uuid);
+  EXPECT_EQ(parsed->name, array.name);
+  EXPECT_EQ(parsed->members, array.members);
+}
+
+TEST(ArrayFile, WriteReplacesAndLeavesNothingBehind) {
+  const TempDir dir;
+  auto array = ParseArrayFile(kGood, dir.path() / "array.toml");
+  ASSERT_TRUE(array.ok());
+  dir.Write("array.toml", "old");
+  ASSERT_TRUE(WriteArrayFile(*array).ok());
+  const auto loaded = LoadArrayFile(dir.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->members, array->members);
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    ++files;
+  }
+  EXPECT_EQ(files, 1U);
+}
+
+TEST(ArrayFile, WriteIntoNowhereFails) {
+  auto array = ParseArrayFile(kGood, "/no/such/directory/array.toml");
+  ASSERT_TRUE(array.ok());
+  EXPECT_FALSE(WriteArrayFile(*array).ok());
+}
+
+TEST(ArrayFile, ArgumentMayBeDirectoryOrFile) {
+  const TempDir dir;
+  dir.Write("array.toml", kGood);
+  dir.Write("other.toml", kGood);
+  EXPECT_EQ(ArrayFilePath(dir.path()), dir.path() / "array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path().string() + "/"), dir.path() / "array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "other.toml"), dir.path() / "other.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "new"), dir.path() / "new/array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "new.toml"), dir.path() / "new.toml");
+  EXPECT_EQ(LoadArrayFile(dir.path() / "other.toml")->Argument(), dir.path() / "other.toml");
+}
+
+TEST(ArrayFile, MissingArrayNamesTheMend) {
+  const TempDir dir;
+  const auto loaded = LoadArrayFile(dir.path());
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(loaded.error().message.find("eplog create"), std::string::npos)
+      << loaded.error().message;
+}
+
+TEST(ArrayFile, HugeFileIsRefused) {
+  const TempDir dir;
+  dir.WriteSparse("array.toml", uint64_t{1} << 30);
+  EXPECT_FALSE(LoadArrayFile(dir.path()).ok());
+}
+
+}  // namespace
+}  // namespace eplog::cli

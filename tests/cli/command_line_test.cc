@@ -1,0 +1,98 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/console.h"
+
+namespace eplog::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunWords(const Words& words) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int status = RunCommandLine(words);
+  return {status, ::testing::internal::GetCapturedStdout(),
+          ::testing::internal::GetCapturedStderr()};
+}
+
+Words Expand(Words words) {
+  CLI::App app;
+  app.add_subcommand("create");
+  app.add_subcommand("status");
+  CLI::App* volume = app.add_subcommand("volume");
+  volume->add_subcommand("list");
+  volume->add_subcommand("delete");
+  ExpandVerbs(app, words);
+  return words;
+}
+
+TEST(ExpandVerbs, ShortFormsAndAliases) {
+  EXPECT_EQ(Expand({"vol", "ls", "st"}), (Words{"volume", "list", "st"}))
+      << "arguments stay as they are";
+  EXPECT_EQ(Expand({"volume", "rm", "a"}), (Words{"volume", "delete", "a"}));
+  EXPECT_EQ(Expand({"stat"}), (Words{"status"}));
+  EXPECT_EQ(Expand({"help", "volume", "list"}), (Words{"volume", "list", "--help"}));
+  EXPECT_EQ(Expand({"--version"}), (Words{"--version"}));
+  EXPECT_EQ(Expand({"frob", "ls"}), (Words{"frob", "ls"}));
+}
+
+TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
+  const Outcome typo = RunWords({"craete", "x"});
+  EXPECT_EQ(typo.status, kWrongUsage);
+  EXPECT_EQ(typo.err,
+            "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, mount, "
+            "umount, volume, "
+            "status, commit, checkpoint, check, inspect\n");
+  const Outcome below = RunWords({"volume", "frob", "x"});
+  EXPECT_EQ(below.status, kWrongUsage);
+  EXPECT_EQ(below.err,
+            "eplog volume: there is no verb 'frob'; there are: create, list, resize, delete\n");
+  EXPECT_EQ(RunWords({}).status, kWrongUsage);
+  EXPECT_EQ(RunWords({"volume"}).status, kWrongUsage);
+}
+
+TEST(CommandLine, WrongArgumentsAreOneLine) {
+  for (const Words& words : {Words{"create"}, Words{"mount", "a"}, Words{"mount", "a", "b", "c"},
+                             Words{"status", "--jsno", "a"}, Words{"create", "a", "--level", "six"},
+                             Words{"volume", "create", "a", "b"}, Words{"--frob"}}) {
+    const Outcome outcome = RunWords(words);
+    EXPECT_EQ(outcome.status, kWrongUsage) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("eplog")) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_NE(RunWords({"status", "--jsno", "a"}).err.find("did you mean '--json'?"),
+            std::string::npos);
+}
+
+TEST(CommandLine, EveryVerbHelpsWithAnExample) {
+  for (const Words& verb :
+       {Words{"create"}, Words{"mount"}, Words{"umount"}, Words{"volume"},
+        Words{"volume", "create"}, Words{"volume", "list"}, Words{"volume", "resize"},
+        Words{"volume", "delete"}, Words{"status"}, Words{"commit"}, Words{"checkpoint"},
+        Words{"check"}, Words{"inspect"}}) {
+    Words words = verb;
+    words.emplace_back("--help");
+    const Outcome outcome = RunWords(words);
+    EXPECT_EQ(outcome.status, kDone);
+    EXPECT_NE(outcome.out.find("Example"), std::string::npos) << verb.front() << outcome.out;
+    EXPECT_EQ(outcome.out.find("--test-"), std::string::npos) << "hidden options stay hidden";
+  }
+}
+
+TEST(CommandLine, VersionIsShown) {
+  const Outcome outcome = RunWords({"--version"});
+  EXPECT_EQ(outcome.status, kDone);
+  EXPECT_TRUE(outcome.out.starts_with("eplog ")) << outcome.out;
+}
+
+}  // namespace
+}  // namespace eplog::cli

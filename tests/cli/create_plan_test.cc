@@ -1,0 +1,274 @@
+#include "cli/create_plan.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "format/superblock.h"
+#include "tests/cli/temp_dir.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr uint64_t kMib = uint64_t{1} << 20;
+
+class CreatePlanTest : public ::testing::Test {
+ protected:
+  CreateRequest Request() const {
+    CreateRequest request;
+    request.array = (dir_.path() / "array").string();
+    request.level = 6;
+    request.ssds = "8";
+    request.logs = "2";
+    request.device_size = "64M";
+    request.log_size = "64M";
+    return request;
+  }
+  // The plan fails with this code, and its one line holds `words`.
+  static void ExpectRefused(const CreateRequest& request, ErrorCode code, std::string_view words) {
+    const auto plan = PlanCreate(request);
+    ASSERT_FALSE(plan.ok()) << words;
+    EXPECT_EQ(plan.error().code, code) << plan.error().message;
+    EXPECT_NE(plan.error().message.find(words), std::string::npos) << plan.error().message;
+    EXPECT_EQ(plan.error().message.find('\n'), std::string::npos);
+  }
+  TempDir dir_;
+};
+
+TEST_F(CreatePlanTest, NumbersMakeMemberFiles) {
+  const auto plan = PlanCreate(Request());
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->geometry.n, 8U);
+  EXPECT_EQ(plan->geometry.m, 2U);
+  EXPECT_EQ(plan->options.parity, 2U);
+  EXPECT_EQ(plan->options.name, "array");
+  EXPECT_EQ(plan->bytes_to_make(), 10 * 64 * kMib);
+  ASSERT_EQ(plan->file.members.size(), 10U);
+  EXPECT_EQ(plan->file.members.front(), (MemberPath{"ssd0", "ssd0"}));
+  EXPECT_EQ(plan->file.members.back(), (MemberPath{"log1", "log1"}));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() / "array")) << "a plan changes nothing";
+}
+
+TEST_F(CreatePlanTest, DefaultsAreEnough) {
+  CreateRequest request;
+  request.array = (dir_.path() / "a").string();
+  request.level = 5;
+  request.ssds = "3";
+  request.sparse = true;
+  const auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->logs.size(), 1U);
+  EXPECT_EQ(plan->ssds.front().size_bytes, kDefaultMemberBytes);
+  EXPECT_EQ(plan->geometry.chunk_bytes, 4096U);
+}
+
+TEST_F(CreatePlanTest, EverythingIsAccountedFor) {
+  auto request = Request();
+  dir_.WriteSparse("a", 70 * kMib);
+  dir_.WriteSparse("b", 64 * kMib);
+  dir_.WriteSparse("c", 64 * kMib + 512);
+  request.level = 5;
+  request.ssds = (dir_.path() / "a").string() + "," + (dir_.path() / "b").string() + "," +
+                 (dir_.path() / "c").string();
+  request.logs = "1";
+  request.device_size = "";
+  const auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const SpaceUse use = SpaceOf(*plan);
+  EXPECT_EQ(use.raw_ssd_bytes, 198 * kMib);
+  EXPECT_EQ(use.raw_ssd_bytes, use.capacity_bytes + use.parity_bytes + use.reserve_bytes +
+                                   use.metadata_bytes + use.unused_bytes);
+  EXPECT_GE(use.unused_bytes, 6 * kMib);
+}
+
+TEST_F(CreatePlanTest, WrongUsage) {
+  const auto with = [&](auto change) {
+    CreateRequest request = Request();
+    change(request);
+    return request;
+  };
+  const auto usage = ErrorCode::kInvalidArgument;
+  ExpectRefused(with([](auto& r) { r.level.reset(); }), usage, "--level 5 (one), --level 6 (two)");
+  ExpectRefused(with([](auto& r) { r.level = 7; }), usage, "--level is 5 or 6, not 7");
+  ExpectRefused(with([](auto& r) { r.parity = 3; }), usage, "--level 6 means --parity 2, not 3");
+  ExpectRefused(with([](auto& r) { r.level.reset(), r.parity = 5; }), usage,
+                "--parity is 1 to 4, not 5");
+  ExpectRefused(with([](auto& r) { r.ssds = ""; }), usage, "--ssds is missing");
+  ExpectRefused(with([](auto& r) { r.ssds = "0"; }), usage, "--ssds is 1 to 32, not 0");
+  ExpectRefused(with([](auto& r) { r.ssds = "33"; }), usage, "--ssds is 1 to 32, not 33");
+  ExpectRefused(with([](auto& r) { r.ssds = "99999999999999999999"; }), usage, "--ssds is 1 to 32");
+  ExpectRefused(with([](auto& r) { r.ssds = "2"; }), usage, "needs 3 to 32 SSDs, not 2");
+  ExpectRefused(with([](auto& r) { r.logs = "1"; }), usage, "takes 2 log devices, not 1: --logs 2");
+  ExpectRefused(with([](auto& r) { r.device_size = "many"; }), usage,
+                "--device-size: 'many' is not a size");
+  ExpectRefused(with([](auto& r) { r.chunk = "5K"; }), usage,
+                "--chunk is a power of two from 4K to 1M, not 5K");
+  ExpectRefused(with([](auto& r) { r.chunk = "2M"; }), usage,
+                "--chunk is a power of two from 4K to 1M, not 2M");
+  ExpectRefused(with([](auto& r) { r.reserve = "60%"; }), usage, "--reserve is 1% to 50%, not 60%");
+  ExpectRefused(with([](auto& r) { r.journal = "half"; }), usage,
+                "--journal is full or log, not 'half'");
+  ExpectRefused(with([](auto& r) { r.name = std::string(64, 'x'); }), usage, "--name has 64 bytes");
+  ExpectRefused(with([](auto& r) { r.ssds = "a,,b"; }), usage, "has an empty name in it");
+  ExpectRefused(with([](auto& r) { r.ssds = "/a,/b,/c"; }), usage,
+                "--device-size is for member files");
+}
+
+TEST_F(CreatePlanTest, SizesThatDoNotFitNameTheMinimum) {
+  auto request = Request();
+  request.device_size = "100K";
+  ExpectRefused(request, ErrorCode::kInvalidArgument, "it needs at least");
+  request = Request();
+  request.log_size = "8K";
+  ExpectRefused(request, ErrorCode::kInvalidArgument,
+                "a log device of 8K is too small; it needs at least 320K");
+}
+
+TEST_F(CreatePlanTest, TheMinimumThatIsNamedIsEnough) {
+  auto request = Request();
+  request.device_size = "100K";
+  const std::string message = PlanCreate(request).error().message;
+  request.device_size = message.substr(message.rfind(' ') + 1);
+  const auto plan = PlanCreate(request);
+  EXPECT_TRUE(plan.ok()) << request.device_size << ": " << plan.error().message;
+}
+
+TEST_F(CreatePlanTest, OneDeviceTwiceByAnyPath) {
+  const auto a = dir_.WriteSparse("a", 64 * kMib).string();
+  const auto b = dir_.WriteSparse("b", 64 * kMib).string();
+  const auto c = dir_.WriteSparse("c", 64 * kMib).string();
+  const auto link = (dir_.path() / "link").string();
+  const auto hard = (dir_.path() / "hard").string();
+  std::filesystem::create_symlink(a, link);
+  std::filesystem::create_hard_link(b, hard);
+  auto request = Request();
+  request.level = 5;
+  request.device_size = "";
+  request.log_size = "";
+  for (const auto& logs : {a, link, hard, dir_.path().string() + "/./a"}) {
+    request.ssds = a + "," + b + "," + c;
+    request.logs = logs;
+    ExpectRefused(request, ErrorCode::kInvalidArgument, "are the same device");
+  }
+  request.ssds = a + "," + b + "," + a;
+  request.logs = c;
+  ExpectRefused(request, ErrorCode::kInvalidArgument, "are the same device");
+}
+
+TEST_F(CreatePlanTest, DevicesThatHoldDataNeedForce) {
+  const auto a = dir_.WriteSparse("a", 64 * kMib);
+  const auto b = dir_.WriteSparse("b", 64 * kMib);
+  const auto c = dir_.WriteSparse("c", 64 * kMib);
+  auto request = Request();
+  request.level = 5;
+  request.ssds = a.string() + "," + b.string() + "," + c.string();
+  request.logs = "1";
+  request.device_size = "";
+  const auto put = [&](uint64_t at, std::string_view text) {
+    std::fstream file(b, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file << text;
+  };
+  put(64 * kMib - 1, "x");
+  ExpectRefused(request, ErrorCode::kExists, "holds data; --force overwrites it");
+  put(0x438, "\x53\xEF");
+  ExpectRefused(request, ErrorCode::kExists, "holds an ext4 file system; --force overwrites it");
+  request.force = true;
+  const auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->ssds[1].holds, "an ext4 file system");
+  EXPECT_NE(PlanText(*plan).find("an ext4 file system"), std::string::npos);
+}
+
+TEST_F(CreatePlanTest, MemberOfAnotherArrayIsNamed) {
+  auto request = Request();
+  request.sparse = true;
+  const auto other = PlanCreate(request);
+  ASSERT_TRUE(other.ok());
+  Superblock superblock;
+  superblock.geometry = other->geometry;
+  superblock.name = "other";
+  superblock.index = DeviceIndex(9);
+  superblock.members.resize(10);
+  std::vector<std::byte> bytes(kSuperblockCopyBytes);
+  EncodeSuperblock(superblock, bytes);
+  const auto a = dir_.WriteSparse("a", 64 * kMib);
+  std::fstream(a, std::ios::in | std::ios::out | std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  request.level = 5;
+  request.ssds = a.string() + "," + dir_.WriteSparse("b", 64 * kMib).string();
+  request.logs = "1";
+  request.device_size = "";
+  ExpectRefused(request, ErrorCode::kExists, "holds a member (log1) of the EPLOG array 'other'");
+}
+
+TEST_F(CreatePlanTest, DevicesThatCannotBeOne) {
+  auto request = Request();
+  request.level = 5;
+  request.logs = "1";
+  request.device_size = "";
+  request.ssds = "/no/such/a,/no/such/b";
+  ExpectRefused(request, ErrorCode::kNotFound,
+                "ssd0: there is no /no/such/a; to have member files made");
+  request.ssds = dir_.path().string() + ",/dev/null";
+  ExpectRefused(request, ErrorCode::kInvalidArgument,
+                "is neither a regular file nor a block device");
+  request.ssds = dir_.Write("empty", "").string() + "," + dir_.Write("empty2", "").string();
+  ExpectRefused(request, ErrorCode::kInvalidArgument, "is empty; give it a size first");
+}
+
+TEST_F(CreatePlanTest, ArrayThatIsThere) {
+  std::filesystem::create_directory(dir_.path() / "array");
+  dir_.Write(
+      "array/array.toml",
+      "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"old\"\n"
+      "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n[[member]]\nname = \"ssd9\"\npath = \"ssd9\"\n"
+      "[[member]]\nname = \"log0\"\npath = \"../elsewhere\"\n");
+  dir_.Write("array/ssd0", "x");
+  dir_.Write("array/ssd9", "x");
+  dir_.Write("elsewhere", "x");
+  auto request = Request();
+  ExpectRefused(request, ErrorCode::kExists,
+                "holds an array already ('old'); take another directory, or --force");
+  request.force = true;
+  const auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->removed_files, (std::vector<std::filesystem::path>{dir_.path() / "array/ssd0",
+                                                                     dir_.path() / "array/ssd9"}))
+      << "only files beside the old array.toml";
+}
+
+TEST_F(CreatePlanTest, ThingsInTheWay) {
+  auto request = Request();
+  std::filesystem::create_directory(dir_.path() / "array");
+  dir_.Write("array/log1", "x");
+  ExpectRefused(request, ErrorCode::kExists, "log1 exists; take another directory, or --force");
+  request.array = dir_.Write("file", "x").string() + "/array";
+  ExpectRefused(request, ErrorCode::kExists, "is not a directory");
+}
+
+TEST_F(CreatePlanTest, RoomOnTheDiskIsCheckedUnlessSparse) {
+  auto request = Request();
+  request.device_size = "4T";
+  ExpectRefused(request, ErrorCode::kNoSpace, "has only");
+  request.sparse = true;
+  const auto plan = PlanCreate(request);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+}
+
+TEST_F(CreatePlanTest, LongDirectoryNamesAreCutBetweenLetters) {
+  auto request = Request();
+  std::string name;
+  for (int i = 0; i < 40; ++i) {
+    name += "\xC3\xA9";
+  }
+  request.array = (dir_.path() / name).string();
+  const auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->options.name, name.substr(0, 62));
+}
+
+}  // namespace
+}  // namespace eplog::cli

@@ -1,0 +1,204 @@
+#include "tests/frontend/served_mount.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace eplog {
+
+std::string WhyNoFuse() {
+  const int fd = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    return std::string("/dev/fuse: ") + std::strerror(errno);
+  }
+  ::close(fd);
+  return IoUringLoop::Create().ok() ? "" : "no io_uring";
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::array<char, 64> name{"/tmp/eplog-frontend-XXXXXX"};
+  EPLOG_CHECK(::mkdtemp(name.data()) != nullptr, "no temporary directory");
+  path_ = name.data();
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+File::File(const std::string& path, int flags, unsigned mode)
+    : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+  EXPECT_GE(fd_, 0) << path << ": " << std::strerror(errno);
+}
+
+void File::Close() {
+  if (fd_ >= 0) {
+    ::close(std::exchange(fd_, -1));
+  }
+}
+
+AlignedBytes::AlignedBytes(size_t size, uint64_t seed)
+    : data_(static_cast<std::byte*>(std::aligned_alloc(4096, RoundUp(size, 4096)))), size_(size) {
+  FillPattern(span(), seed);
+}
+
+AlignedBytes::~AlignedBytes() {
+  std::free(data_);
+}
+
+void FillPattern(std::span<std::byte> bytes, uint64_t seed) {
+  Random random(seed);
+  for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
+    const uint64_t word = random.Next();
+    std::memcpy(bytes.data() + i, &word, std::min(sizeof(word), bytes.size() - i));
+  }
+}
+
+ServedMount::ServedMount(MountSetup setup) {
+  if (setup.directory.empty()) {
+    own_directory_ = std::make_unique<TemporaryDirectory>();
+    setup.directory = own_directory_->path();
+  }
+  directory_ = setup.directory;
+  command_fd_ = ::eventfd(0, EFD_CLOEXEC);
+  served_ = served_promise_.get_future().share();
+  std::promise<Status> started;
+  std::future<Status> result = started.get_future();
+  thread_ = std::thread([this, setup, &started] { Thread(setup, &started); });
+  const Status status = result.get();
+  EPLOG_CHECK(status.ok(), "the test mount failed");
+}
+
+ServedMount::~ServedMount() {
+  if (!Served()) {
+    Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+    WaitUntilServed();
+  }
+  Do([this](FakeArray&) { finished_ = true; });
+  thread_.join();
+  ::close(command_fd_);
+}
+
+void ServedMount::Thread(const MountSetup& setup, std::promise<Status>* started) {
+  Result<std::unique_ptr<IoUringLoop>> loop = IoUringLoop::Create();
+  EPLOG_CHECK(loop.ok(), "io_uring");
+  loop_ = loop->get();
+  {
+    FakeArray array(*loop_, setup.capacity_bytes);
+    array_ = &array;
+    if (setup.prepare) {
+      setup.prepare(array);
+    }
+    FuseOptions options;
+    options.mountpoint = directory_;
+    options.read_only = setup.read_only;
+    Result<std::unique_ptr<FuseServer>> server = FuseServer::Mount(*loop_, array, options);
+    if (!server.ok()) {
+      std::fprintf(stderr, "%s\n", server.error().ToString().c_str());
+      started->set_value(Fail(server.error()));
+      return;
+    }
+    server_ = std::move(*server);
+    loop_->Spawn(Main());
+    loop_->Spawn(Commands());
+    started->set_value(OkStatus());
+    EPLOG_CHECK(loop_->RunUntil([this] { return commands_ended_ && main_ended_; }), "stuck");
+    server_.reset();
+  }
+}
+
+Task<void> ServedMount::Main() {
+  Task<void> serving = server_->Serve();
+  co_await serving;
+  Task<void> draining = server_->Drain();
+  co_await draining;
+  served_promise_.set_value();
+  main_ended_ = true;
+}
+
+Task<void> ServedMount::Commands() {
+  while (!finished_) {
+    uint64_t count = 0;
+    const int read = co_await loop_->Read(command_fd_, &count, sizeof(count));
+    EPLOG_CHECK(read == sizeof(count), "eventfd");
+    std::vector<std::function<void()>> commands;
+    {
+      const std::lock_guard lock(mutex_);
+      commands.swap(commands_);
+    }
+    for (const auto& command : commands) {
+      command();
+    }
+  }
+  commands_ended_ = true;
+}
+
+void ServedMount::Do(const std::function<void(FakeArray&)>& action) {
+  std::promise<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.emplace_back([&] {
+      action(*array_);
+      done.set_value();
+    });
+  }
+  const uint64_t one = 1;
+  EPLOG_CHECK(::write(command_fd_, &one, sizeof(one)) == sizeof(one), "eventfd");
+  done.get_future().wait();
+}
+
+namespace {
+
+Task<void> RunAndTell(Task<void> task, std::promise<void>* done) {
+  co_await task;
+  done->set_value();
+}
+
+Task<void> UnmountInto(FuseServer* server, Status* result) {
+  Task<Status> task = server->Unmount();
+  *result = co_await task;
+}
+
+}  // namespace
+
+void ServedMount::Await(const std::function<Task<void>(FakeArray&, FuseServer&)>& action) {
+  std::promise<void> done;
+  Do([&](FakeArray& array) { loop_->Spawn(RunAndTell(action(array, *server_), &done)); });
+  done.get_future().wait();
+}
+
+Status ServedMount::Unmount() {
+  Status result = OkStatus();
+  Await([&](FakeArray&, FuseServer& server) { return UnmountInto(&server, &result); });
+  return result;
+}
+
+void ServedMount::WaitUntilServed() {
+  EPLOG_CHECK(served_.wait_for(std::chrono::seconds(30)) == std::future_status::ready,
+              "serving did not end");
+}
+
+std::vector<std::byte> ServedMount::Content(const std::string& name) {
+  std::vector<std::byte> content;
+  Do([&](FakeArray& array) { content = array.Content(name); });
+  return content;
+}
+
+std::vector<FakeArray::Call> ServedMount::TakeCalls() {
+  std::vector<FakeArray::Call> calls;
+  Do([&](FakeArray& array) { calls.swap(array.calls); });
+  return calls;
+}
+
+}  // namespace eplog

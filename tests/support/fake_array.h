@@ -1,0 +1,127 @@
+// FakeArray: an Array in memory, for tests of what sits on the public API. It keeps the contract to
+// the letter (ranges, names, errors), answers late and fails on demand, and watches its callers:
+// the memory of a write must not change until the write has been answered.
+//
+// One thread, like every Array; the public members may be set before it is served, or on that
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "eplog/array.h"
+#include "runtime/event_loop.h"
+#include "runtime/sync.h"
+
+namespace eplog {
+
+class FakeArray final : public Array {
+ public:
+  enum class Op : uint8_t {
+    kRead,
+    kWrite,
+    kFlush,
+    kCreate,
+    kResize,
+    kRename,
+    kDelete,
+    kCommit,
+    kCheckpoint,
+    kClose,
+  };
+  struct Call {
+    Op op;
+    VolumeId volume;
+    uint64_t offset_bytes;
+    uint64_t length_bytes;  // kResize: the new size
+  };
+
+  explicit FakeArray(EventLoop& loop, uint64_t capacity_bytes = uint64_t{1} << 30);
+  ~FakeArray() override = default;
+
+  // ---- behaviour
+  uint64_t max_delay_us = 0;  // each answer comes after a random time up to this
+  bool keep_data = true;      // false: writes go nowhere and reads are zeros, for measuring
+  std::function<Status(const Call&)> before;  // an error here is the answer
+
+  // ---- observations
+  std::vector<Call> calls;  // all but reads and writes
+  uint64_t reads = 0;
+  uint64_t writes = 0;
+  uint64_t overlapping_writes = 0;  // began while another was in flight
+  uint64_t changed_buffers = 0;     // memory of a write changed before its answer
+  uint64_t unaligned_buffers = 0;   // of reads and writes
+  bool closed = false;
+
+  // A volume that was there before.
+  void AddVolume(std::string name, std::span<const std::byte> content);
+  [[nodiscard]] std::vector<std::byte> Content(std::string_view name) const;
+  [[nodiscard]] uint64_t Count(Op op) const;
+
+  Task<Status> Close() override;
+  Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
+  Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) override;
+  Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) override;
+  Task<Status> DeleteVolume(VolumeId volume) override;
+  [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
+  [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
+  [[nodiscard]] std::optional<VolumeInfo> GetVolume(VolumeId volume) const override;
+  Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
+  Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
+                     std::span<const std::byte> from) override;
+  Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
+  Task<Status> FlushAll() override;
+  Task<Status> Commit(Progress progress) override;
+  Task<Status> Checkpoint() override;
+  Task<Result<CheckReport>> Check(Progress progress) override;
+  [[nodiscard]] ArrayStatus GetStatus() const override;
+
+ private:
+  static constexpr uint64_t kPage = 4096;
+  using Page = std::vector<std::byte>;
+  struct Volume {
+    std::string name;
+    uint64_t size_bytes = 0;
+    std::map<uint64_t, Page> pages;  // what was written
+  };
+
+  // In flight until the scope ends, however it ends.
+  class Running {
+   public:
+    explicit Running(WaitGroup& group) : group_(group) { group_.Add(); }
+    ~Running() { group_.Done(); }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+   private:
+    WaitGroup& group_;
+  };
+
+  // What every call goes through first: shutdown, `before`, the delay.
+  Task<Status> Begin(Call call);
+  Volume* Find(VolumeId id);
+  [[nodiscard]] VolumeInfo InfoOf(uint32_t id, const Volume& volume) const;
+  [[nodiscard]] uint64_t AllocatedBytes() const;
+  Status Store(Volume& volume, uint64_t offset_bytes, std::span<const std::byte> from);
+  static void Load(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
+
+  EventLoop& loop_;
+  Random random_{42};
+  uint64_t capacity_bytes_;
+  uint32_t next_id_ = 1;
+  std::map<uint32_t, Volume> volumes_;
+  uint64_t writes_in_flight_ = 0;
+  WaitGroup in_flight_;
+};
+
+}  // namespace eplog

@@ -1,0 +1,125 @@
+#include "tests/torture/coverage.h"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace eplog::torture {
+namespace {
+
+constexpr size_t kWords = sizeof(Coverage) / sizeof(uint64_t);
+static_assert(std::is_trivially_copyable_v<Coverage> && sizeof(Coverage) % sizeof(uint64_t) == 0);
+
+uint64_t Struck(const Coverage& coverage, IoKind kind) {
+  const auto& both = coverage.struck[static_cast<size_t>(kind)];
+  return both[0] + both[1];
+}
+
+uint64_t StruckInRecovery(const Coverage& coverage) {
+  uint64_t sum = 0;
+  for (const auto& both : coverage.struck) {
+    sum += both[1];
+  }
+  return sum;
+}
+
+}  // namespace
+
+const char* IoKindName(IoKind kind) {
+  static constexpr const char* kNames[kIoKinds] = {
+      "read",       "data",   "parity", "entry",  "ring", "checkpoint page", "checkpoint root",
+      "superblock", "repair", "flush",  "discard"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void Coverage::AddEngine(const EngineHooks& hooks) {
+  log_wraps += hooks.log_wraps;
+  ring_wraps += hooks.ring_wraps;
+  slot_reuses += hooks.slot_reuses;
+  recovery_repairs += hooks.recovery_repairs;
+  recovery_cut_entries += hooks.recovery_cut_entries;
+  recovery_checkpoints += hooks.recovery_checkpoints;
+  decoded_chunks += hooks.decoded_chunks;
+  space_waits += hooks.space_waits;
+}
+
+void Coverage::Add(const Coverage& other) {
+  std::array<uint64_t, kWords> mine{};
+  std::array<uint64_t, kWords> theirs{};
+  std::memcpy(mine.data(), this, sizeof(*this));
+  std::memcpy(theirs.data(), &other, sizeof(other));
+  for (size_t i = 0; i < kWords; ++i) {
+    mine[i] += theirs[i];
+  }
+  std::memcpy(static_cast<void*>(this), mine.data(), sizeof(*this));
+}
+
+std::string Coverage::ToString() const {
+  std::string text = "crashes by the I/O they struck      running  in recovery\n";
+  const auto pad = [](std::string s, size_t width) {
+    return s.size() < width ? std::string(width - s.size(), ' ') + s : s;
+  };
+  for (size_t i = 0; i < kIoKinds; ++i) {
+    const std::string name = IoKindName(static_cast<IoKind>(i));
+    text += "  " + name + pad(std::to_string(struck[i][0]), 40 - name.size()) +
+            pad(std::to_string(struck[i][1]), 13) + "\n";
+  }
+  const std::vector<std::pair<const char*, uint64_t>> lines = {
+      {"seeds", seeds},
+      {"operations", operations},
+      {"writes", writes},
+      {"reads", reads},
+      {"flushes", flushes},
+      {"commits", commits},
+      {"checkpoints", checkpoints},
+      {"volume changes", volume_changes},
+      {"refused for space", no_space},
+      {"crashes", crashes},
+      {"power cuts", power_cuts},
+      {"kills", kills},
+      {"quiet crashes", quiet_crashes},
+      {"openings", openings},
+      {"degraded openings", degraded_openings},
+      {"stale devices passed in", stale_returns},
+      {"clean restarts", clean_restarts},
+      {"what-if crashes", probes},
+      {"  with devices lost", lossy_probes},
+      {"  judged by mode log", weak_probes},
+      {"full checks", full_checks},
+      {"sectors corrupted", corrupt_sectors},
+      {"log wraps", log_wraps},
+      {"ring wraps", ring_wraps},
+      {"slot reuses", slot_reuses},
+      {"repairs in recovery", recovery_repairs},
+      {"entries cut", recovery_cut_entries},
+      {"recovery checkpoints", recovery_checkpoints},
+      {"chunks decoded", decoded_chunks},
+      {"waits for space", space_waits},
+  };
+  for (const auto& [name, value] : lines) {
+    const std::string label = name;
+    text += "  " + label + pad(std::to_string(value), 40 - label.size()) + "\n";
+  }
+  return text;
+}
+
+std::string Coverage::Missing(uint64_t least) const {
+  std::string text;
+  const auto need = [&](const std::string& what, uint64_t value) {
+    if (value < least) {
+      text += (text.empty() ? "" : ", ") + what + " (" + std::to_string(value) + ")";
+    }
+  };
+  for (const IoKind kind :
+       {IoKind::kData, IoKind::kEntry, IoKind::kRing, IoKind::kParity, IoKind::kCheckpointPage,
+        IoKind::kCheckpointRoot, IoKind::kSuperblock, IoKind::kFlush}) {
+    need(std::string("crashes at ") + IoKindName(kind), Struck(*this, kind));
+  }
+  need("crashes during recovery", StruckInRecovery(*this));
+  need("ring wraps", ring_wraps);
+  need("slot reuses", slot_reuses);
+  return text;
+}
+
+}  // namespace eplog::torture

@@ -1,0 +1,58 @@
+// What a run of seeds has met. Plain numbers, so that a child process can send them to its parent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "engine/hooks.h"
+
+namespace eplog::torture {
+
+struct Coverage {
+  // Crashes by the kind of the I/O that they struck: [0] while running, [1] during recovery.
+  std::array<std::array<uint64_t, 2>, kIoKinds> struck{};
+  uint64_t quiet_crashes = 0;  // with no I/O about
+
+  uint64_t seeds = 0;
+  uint64_t operations = 0;
+  uint64_t writes = 0;
+  uint64_t reads = 0;
+  uint64_t flushes = 0;
+  uint64_t commits = 0;
+  uint64_t checkpoints = 0;
+  uint64_t volume_changes = 0;
+  uint64_t no_space = 0;
+  uint64_t crashes = 0;
+  uint64_t power_cuts = 0;
+  uint64_t kills = 0;
+  uint64_t openings = 0;
+  uint64_t degraded_openings = 0;
+  uint64_t stale_returns = 0;
+  uint64_t clean_restarts = 0;
+  uint64_t probes = 0;        // what-if crashes, recovered in RAM
+  uint64_t lossy_probes = 0;  // of them with devices lost
+  uint64_t weak_probes = 0;   // of them judged by the weaker rule of journal mode log
+  uint64_t full_checks = 0;
+  uint64_t corrupt_sectors = 0;
+
+  // Counted by the engine.
+  uint64_t log_wraps = 0;
+  uint64_t ring_wraps = 0;
+  uint64_t slot_reuses = 0;
+  uint64_t recovery_repairs = 0;
+  uint64_t recovery_cut_entries = 0;
+  uint64_t recovery_checkpoints = 0;
+  uint64_t decoded_chunks = 0;
+  uint64_t space_waits = 0;
+
+  void AddEngine(const EngineHooks& hooks);
+  void Add(const Coverage& other);
+  [[nodiscard]] std::string ToString() const;
+  // The names of what must be met at least `least` times and was not.
+  [[nodiscard]] std::string Missing(uint64_t least) const;
+};
+
+const char* IoKindName(IoKind kind);
+
+}  // namespace eplog::torture

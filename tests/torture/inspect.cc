@@ -1,0 +1,123 @@
+#include "tests/torture/inspect.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace eplog::torture {
+namespace {
+
+// Read a whole volume in pieces and judge it.
+Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
+                    const Oracle::Match& match, Inspection& inspection) {
+  uint64_t at = 0;
+  while (at < match.info.size_bytes && inspection.wrong.empty()) {
+    const uint64_t length = std::min(piece_bytes, match.info.size_bytes - at);
+    const Buffer buffer = pool.Get(length);
+    std::memset(buffer.data(), 0xA5, length);
+    Task<Status> task = inspection.array->Read(match.info.id, at, buffer.span());
+    const Status status = co_await task;
+    if (!status.ok()) {
+      inspection.wrong = "volume " + match.info.name + " cannot be read at " + std::to_string(at) +
+                         ": " + ErrorCodeName(status.error().code) + ": " +
+                         status.error().ToString();
+      break;
+    }
+    inspection.wrong = oracle.JudgeFound(match.key, at, buffer.span(), inspection.weak);
+    if (inspection.adopt && inspection.wrong.empty()) {
+      oracle.AdoptFound(match.key, at, buffer.span());
+    }
+    at += length;
+  }
+}
+
+// The devices that the array does not call ok.
+std::string NotOk(const ArrayStatus& status) {
+  std::string names;
+  for (const DeviceStatus& device : status.devices) {
+    if (device.state != DeviceState::kOk) {
+      names += " " + device.name;
+    }
+  }
+  return names;
+}
+
+Task<void> FullCheck(Inspection& inspection) {
+  Task<Result<CheckReport>> task = inspection.array->Check(Progress());
+  const Result<CheckReport> report = co_await task;
+  if (!report.ok()) {
+    inspection.wrong = "the check failed: " + report.error().ToString();
+  } else if (report->problems_found != 0) {
+    inspection.wrong = "the check found " + std::to_string(report->problems_found) + " problems" +
+                       (report->problems.empty() ? "" : ", first: " + report->problems.front());
+  }
+}
+
+}  // namespace
+
+Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, BufferPool& pool,
+                   Inspection& inspection) {
+  Task<Result<std::unique_ptr<Array>>> opening =
+      factory.Open(loop, inspection.devices, inspection.options);
+  Result<std::unique_ptr<Array>> result = co_await opening;
+  if (!result.ok()) {
+    inspection.wrong = std::string("refused to open: ") + ErrorCodeName(result.error().code) +
+                       ": " + result.error().ToString();
+    inspection.done = true;
+    co_return;
+  }
+  inspection.array = std::move(*result);
+  inspection.opened = true;
+  const Oracle::TableVerdict verdict =
+      oracle.JudgeTable(inspection.array->Volumes(), inspection.weak);
+  inspection.wrong = verdict.wrong;
+  if (inspection.adopt && inspection.wrong.empty()) {
+    oracle.AdoptTable(verdict);
+  }
+  for (const Oracle::Match& match : verdict.volumes) {
+    if (inspection.wrong.empty()) {
+      Task<void> task = ReadBack(oracle, pool, uint64_t{128} << 10, match, inspection);
+      co_await task;
+    }
+  }
+  const std::string lost = NotOk(inspection.array->GetStatus());
+  if (inspection.whole && !lost.empty() && inspection.wrong.empty()) {
+    inspection.wrong = "all devices are there, but these are not ok:" + lost;
+  }
+  if (inspection.full_check && lost.empty() && inspection.wrong.empty()) {
+    Task<void> task = FullCheck(inspection);
+    co_await task;
+  }
+  if (inspection.close) {
+    Task<Status> task = inspection.array->Close();
+    const Status status = co_await task;
+    if (!status.ok() && inspection.wrong.empty()) {
+      inspection.wrong = "closing failed: " + status.error().ToString();
+    }
+  }
+  inspection.done = true;
+}
+
+std::string StatusText(const ArrayStatus& s) {
+  std::string text = "state " + std::to_string(static_cast<int>(s.state));
+  const auto add = [&](const char* name, uint64_t value) {
+    text += std::string(", ") + name + " " + std::to_string(value);
+  };
+  if (!s.stopped_because.empty()) {
+    text += ", stopped because " + s.stopped_because;
+  }
+  add("pending chunks", s.pending_chunks);
+  add("live log stripes", s.live_log_stripes);
+  add("unstable bytes", s.unstable_bytes);
+  add("fewest free slots", s.slots_free_min);
+  add("reserved slots", s.slots_reserved);
+  add("log used", s.log_used_bytes);
+  add("log size", s.log_size_bytes);
+  add("free bytes", s.free_bytes);
+  add("commits", s.traffic.commits);
+  add("checkpoints", s.traffic.checkpoints);
+  add("appends", s.traffic.log_appends);
+  return text;
+}
+
+}  // namespace eplog::torture

@@ -1,0 +1,39 @@
+// Open an array, look at everything in it, and close it again: how every recovery is judged.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "engine/hooks.h"
+#include "eplog/array.h"
+#include "tests/torture/machine.h"
+#include "tests/torture/oracle.h"
+
+namespace eplog::torture {
+
+struct Inspection {
+  // in
+  std::vector<Device*> devices;
+  OpenOptions options;
+  bool weak = false;        // judge by the weaker rule of journal mode log
+  bool adopt = false;       // what is found becomes the truth
+  bool full_check = false;  // Array::Check must find nothing
+  bool whole = false;       // every device must be ok
+  bool close = false;       // at the end
+  // out
+  std::string wrong;  // empty: all is well
+  std::unique_ptr<Array> array;
+  bool opened = false;
+  bool done = false;
+};
+
+// Drive this on the loop of the devices; `inspection` and all else outlive it.
+Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, BufferPool& pool,
+                   Inspection& inspection);
+
+// For messages: what an array says of itself.
+std::string StatusText(const ArrayStatus& status);
+
+}  // namespace eplog::torture

@@ -1,0 +1,177 @@
+// The lives of a World: work until a crash or a clean end, and what is judged then.
+
+#include <algorithm>
+
+#include "tests/torture/world.h"
+
+namespace eplog::torture {
+
+// A crash point. The kind first, so that rare ones are struck as often as common ones.
+Strike World::RandomStrike(bool recovering) {
+  struct Choice {
+    IoKind kind;
+    uint64_t most;  // about as many as a life has of it
+  };
+  static constexpr Choice kRunning[] = {{IoKind::kData, 150},          {IoKind::kParity, 60},
+                                        {IoKind::kEntry, 100},         {IoKind::kRing, 40},
+                                        {IoKind::kCheckpointPage, 12}, {IoKind::kCheckpointRoot, 6},
+                                        {IoKind::kSuperblock, 20},     {IoKind::kFlush, 100}};
+  static constexpr Choice kRecovering[] = {
+      {IoKind::kSuperblock, 24},   {IoKind::kRepair, 8}, {IoKind::kEntry, 4},
+      {IoKind::kRing, 3},          {IoKind::kFlush, 40}, {IoKind::kCheckpointPage, 4},
+      {IoKind::kCheckpointRoot, 2}};
+  Strike strike;
+  strike.moment = static_cast<Moment>(random_.Below(3));
+  const std::span<const Choice> choices =
+      recovering ? std::span<const Choice>(kRecovering) : std::span<const Choice>(kRunning);
+  const uint64_t draw = random_.Below(choices.size() + 2);
+  if (draw >= choices.size()) {
+    strike.countdown = random_.Between(1, recovering ? 60 : 400);  // of any kind
+  } else {
+    strike.kind = choices[draw].kind;
+    strike.countdown = random_.Between(1, choices[draw].most);
+  }
+  return strike;
+}
+
+// The machine stops here; `recovering`: in the middle of an opening.
+void World::Crash(bool recovering) {
+  const bool power = random_.Chance(plan_.power);
+  SimBus& bus = machine_->bus();
+  if (bus.stricken()) {
+    ++coverage_.struck[static_cast<size_t>(bus.struck_kind())][recovering ? 1 : 0];
+  } else {
+    ++coverage_.quiet_crashes;
+  }
+  Say(std::string(power ? "POWER CUT" : "KILL") + (recovering ? " in recovery" : "") +
+      (bus.stricken() ? std::string(" at ") + IoKindName(bus.struck_kind()) : ", quiet"));
+  DropArray();
+  oracle_.Crashed();
+  // The same moment ends in other ways on copies.
+  const uint64_t probes = recovering ? random_.Below(2) : random_.Between(1, 2);
+  for (uint64_t i = 0; i < probes; ++i) {
+    Probe(true);
+  }
+  machine_->Crash(random_, power);
+  ++crashes_;
+  ++coverage_.crashes;
+  ++(power ? coverage_.power_cuts : coverage_.kills);
+}
+
+void World::Live() {
+  work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
+  const Ending ending = random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
+  const uint64_t budget = random_.OneIn(6) ? random_.Below(12) : random_.Between(60, 260);
+  work_->set_operations(budget);
+  work_->Spawn(plan_.width);
+  if (ending == Ending::kCrash || random_.OneIn(4)) {
+    machine_->bus().Arm(RandomStrike(false));
+  }
+  bool probe = false;
+  while (!failed()) {
+    const Driven driven = machine_->Drive(
+        [&] {
+          probe = work_->TakeProbe();
+          const bool last = ending == Ending::kClose && work_->operations_left() == 0;
+          return probe || work_->idle() || last || failed();
+        },
+        &work_->progress_us());
+    if (driven == Driven::kStricken) {
+      Crash(false);
+      return;
+    }
+    if (driven == Driven::kStalled) {
+      Stalled("running");
+      return;
+    }
+    if (!probe) {
+      break;
+    }
+    Probe(true);
+  }
+  if (failed() || !machine_->bus().complaint().empty()) {
+    Violate("device misused: " + machine_->bus().complaint());
+    return;
+  }
+  if (ending == Ending::kClose) {
+    EndByClose();
+  } else {
+    EndByCrash();
+  }
+}
+
+// The crash point was not reached: do what makes rare I/O, then strike at the next I/O of any kind.
+void World::EndByCrash() {
+  machine_->loop().Spawn(work_->Checkpoint());
+  work_->set_operations(40);
+  work_->Spawn(plan_.width);
+  const Driven first =
+      machine_->Drive([&] { return work_->idle() || failed(); }, &work_->progress_us());
+  if (first == Driven::kStalled) {
+    Stalled("running");
+    return;
+  }
+  if (first == Driven::kDone && !failed()) {
+    machine_->bus().Arm(
+        {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 8)});
+    work_->set_operations(60);
+    work_->Spawn(plan_.width);
+    const Driven second =
+        machine_->Drive([&] { return work_->idle() || failed(); }, &work_->progress_us());
+    if (second == Driven::kStalled) {
+      Stalled("running");
+      return;
+    }
+  }
+  if (!failed()) {
+    Crash(false);
+  }
+}
+
+void World::EndByClose() {
+  machine_->loop().Spawn(work_->Close());
+  const Driven driven = machine_->Drive(
+      [&] { return (work_->closed() && work_->idle()) || failed(); }, &work_->progress_us());
+  if (driven == Driven::kStricken) {
+    Crash(false);
+    return;
+  }
+  if (driven == Driven::kStalled) {
+    Stalled("closing");
+    return;
+  }
+  machine_->bus().Disarm();
+  if (failed()) {
+    return;
+  }
+  if (machine_->InFlight() != 0) {
+    Violate("requests are in flight after a close");
+    return;
+  }
+  ++coverage_.clean_restarts;
+  DropArray();
+  oracle_.Crashed();
+  if (random_.OneIn(2)) {
+    // What a close left is durable.
+    machine_->Crash(random_, random_.OneIn(2));
+  }
+  if (random_.OneIn(3)) {
+    Probe(true);
+  }
+}
+
+// The end of a seed: a clean close, everything read and checked, rot survived.
+void World::Finish() {
+  work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
+  EndByClose();
+  if (failed()) {
+    return;
+  }
+  Machine copy(*machine_, random_.Next());
+  copy.Crash(random_, true);
+  ++coverage_.full_checks;
+  RunProbe(copy, away_, away_.empty(), "after the last close");
+  ProbeCorruption();
+}
+
+}  // namespace eplog::torture

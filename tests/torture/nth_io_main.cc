@@ -1,0 +1,15 @@
+// Fail the Nth I/O against the engine:   nth_io [--step K]
+
+#include <CLI/CLI.hpp>
+
+#include "tests/torture/engine_factory.h"
+#include "tests/torture/nth_io.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Fail the Nth I/O of a fixed scenario, for every N");
+  uint64_t step = 1;
+  app.add_option("--step", step, "every so many N");
+  CLI11_PARSE(app, argc, argv);
+  eplog::torture::EngineFactory factory;
+  return eplog::torture::RunNthIo(factory, step);
+}

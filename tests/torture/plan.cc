@@ -1,0 +1,127 @@
+#include "tests/torture/plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace eplog::torture {
+namespace {
+
+template <size_t N>
+uint64_t OneOf(Random& random, const uint64_t (&values)[N]) {
+  return values[random.Below(N)];
+}
+
+void Size(SeedPlan& plan, uint64_t min_ssd_bytes) {
+  GeometryRequest request;
+  request.n = plan.n;
+  request.m = plan.create.parity;
+  request.chunk_bytes = plan.create.chunk_bytes;
+  request.reserve_percent = plan.create.reserve_percent;
+  request.log_bytes = plan.log_bytes;
+  request.ring_bytes = plan.create.ring_bytes;
+  request.extent_stripes = plan.create.extent_stripes;
+  const auto least = SsdBytesForStripes(request, plan.stripes);
+  EPLOG_CHECK(least.ok(), "a planned geometry fits");
+  request.ssd_bytes = *least;
+  const auto geometry = PlanGeometry(request);
+  EPLOG_CHECK(geometry.ok(), "a planned geometry can be laid out");
+  plan.geometry = *geometry;
+  plan.ssd_bytes = std::max(*least, min_ssd_bytes);
+}
+
+void PlanGeometryOf(SeedPlan& plan, Random& random) {
+  const uint64_t draw = random.Below(20);
+  plan.create.parity = draw < 8 ? 1 : draw < 18 ? 2 : draw < 19 ? 3 : 4;
+  const uint32_t m = plan.create.parity;
+  plan.n = static_cast<uint32_t>(random.Between(std::max(2U, m + 1), 10));
+  plan.create.chunk_bytes =
+      static_cast<uint32_t>(OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384}));
+  plan.create.reserve_percent = static_cast<uint32_t>(random.Between(1, 20));
+  plan.create.journal = random.OneIn(3) ? JournalMode::kLog : JournalMode::kFull;
+  plan.create.extent_stripes = static_cast<uint32_t>(OneOf(random, {1, 1, 2, 4}));
+  const uint64_t stripe_bytes = uint64_t{plan.n - m} * plan.create.chunk_bytes;
+  const uint64_t most = std::clamp<uint64_t>((uint64_t{768} << 10) / stripe_bytes, 8, 40);
+  plan.stripes =
+      static_cast<uint32_t>(RoundUp(random.Between(4, most), plan.create.extent_stripes));
+  const uint64_t spare = random.OneIn(2) ? 0 : random.Below(64) * kBlockBytes;
+  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) + spare;
+  plan.create.ring_bytes =
+      (kMinRingBlocks + (random.OneIn(2) ? 0 : random.Below(16))) * kBlockBytes;
+}
+
+void PlanWork(SeedPlan& plan, Random& random) {
+  plan.width = static_cast<uint32_t>(OneOf(random, {1, 2, 4, 4, 8, 16}));
+  plan.operations = random.Between(500, 700);
+  for (size_t i = 0; i < kOps; ++i) {
+    static constexpr uint32_t kUsual[kOps] = {30, 12, 10, 10, 6, 2, 12, 8, 2,
+                                              3,  3,  2,  2,  1, 2, 1,  2};
+    plan.weights[i] = kUsual[i] * static_cast<uint32_t>(OneOf(random, {0, 1, 2, 2, 4, 12}));
+  }
+  // Something must be written, and something must be promised.
+  plan.weights[static_cast<size_t>(Op::kWriteChunk)] += 10;
+  plan.weights[static_cast<size_t>(Op::kFlushRange)] += 4;
+  plan.hot_chunks = static_cast<uint32_t>(OneOf(random, {1, 2, 4, 8, 16, 64}));
+  plan.hot = random.Unit();
+  plan.overcommit = random.OneIn(5);
+  plan.max_volumes = static_cast<uint32_t>(random.Between(1, 5));
+}
+
+}  // namespace
+
+SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
+  Random random(seed * 2 + 1);
+  SeedPlan plan;
+  plan.seed = seed;
+  PlanGeometryOf(plan, random);
+  plan.create.name = "torture";
+  plan.create.entropy = random.Next();
+  Size(plan, min_ssd_bytes);
+  plan.alignment_bytes = random.OneIn(4) ? 4096 : 512;
+  plan.discard = random.OneIn(4);
+  plan.engine_flush_us = OneOf(random, {3'000, 30'000, 300'000, 5'000'000, 5'000'000});
+  PlanWork(plan, random);
+  plan.loses_devices = seed % 2 == 1;
+  plan.degrades = plan.loses_devices && random.OneIn(2);
+  plan.power = random.OneIn(4) ? random.Unit() : 0.75;
+  plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;
+  plan.probe_one_in = static_cast<uint32_t>(OneOf(random, {30, 80, 200}));
+  return plan;
+}
+
+SeedPlan FixedPlan(uint32_t n, uint32_t m, JournalMode journal, uint64_t min_ssd_bytes) {
+  SeedPlan plan;
+  plan.seed = n * 100 + m;
+  plan.n = n;
+  plan.create.name = "fixed";
+  plan.create.parity = m;
+  plan.create.journal = journal;
+  plan.create.extent_stripes = 2;
+  plan.create.ring_bytes = kMinRingBlocks * kBlockBytes;
+  plan.create.entropy = 5;
+  plan.stripes = 24;
+  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes);
+  plan.engine_flush_us = 5'000'000;
+  Size(plan, min_ssd_bytes);
+  return plan;
+}
+
+void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
+  plan.log_bytes = plan.log_bytes * 3 / 2 / kBlockBytes * kBlockBytes;
+  plan.create.ring_bytes = plan.create.ring_bytes * 3 / 2 / kBlockBytes * kBlockBytes;
+  Size(plan, min_ssd_bytes);
+}
+
+std::string SeedPlan::ToString() const {
+  return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
+         std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
+         std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
+         " slots, log " + std::to_string(geometry.log_blocks) + " blocks, ring " +
+         std::to_string(geometry.ring_blocks) + " blocks, mode " +
+         (create.journal == JournalMode::kFull ? "full" : "log") + ", width " +
+         std::to_string(width) + ", hot " + std::to_string(hot_chunks) +
+         (loses_devices ? degrades ? ", degrades" : ", loses devices" : "");
+}
+
+}  // namespace eplog::torture

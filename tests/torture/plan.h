@@ -1,0 +1,73 @@
+// Everything that a seed decides before it runs: geometry, devices, and what kind of work.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "eplog/options.h"
+#include "layout/geometry.h"
+
+namespace eplog::torture {
+
+enum class Op : uint8_t {
+  kWriteChunk,    // one whole chunk, often a hot one
+  kWriteInChunk,  // part of a chunk
+  kWriteRun,      // several whole chunks
+  kWriteStripe,   // one or more whole stripes
+  kWriteBytes,    // any bytes
+  kRewrite,       // the same bytes as an earlier write
+  kRead,
+  kFlushRange,
+  kFlushVolume,
+  kFlushAll,
+  kCommit,
+  kCheckpoint,
+  kCreateVolume,
+  kDeleteVolume,
+  kResizeVolume,
+  kRenameVolume,
+  kIdle,
+};
+inline constexpr size_t kOps = 17;
+
+struct SeedPlan {
+  uint64_t seed = 0;
+  CreateOptions create;
+  uint32_t n = 0;
+  uint32_t stripes = 0;
+  uint64_t ssd_bytes = 0;
+  uint64_t log_bytes = 0;
+  Geometry geometry;
+  uint32_t alignment_bytes = 512;
+  bool discard = false;
+  uint64_t engine_flush_us = 0;
+
+  uint32_t width = 1;         // requests at once
+  uint64_t operations = 500;  // at least
+  std::array<uint32_t, kOps> weights{};
+  uint32_t hot_chunks = 1;  // of each volume
+  double hot = 0.5;         // share of single chunk writes that go there
+  bool overcommit = false;  // volumes may promise more than there is
+  uint32_t max_volumes = 4;
+
+  bool loses_devices = false;   // every second seed
+  bool degrades = false;        // of them: opens for writing without some
+  double power = 0.7;           // share of crashes that are power cuts
+  double recovery_crash = 0.4;  // chance that an opening is struck
+  uint32_t probe_one_in = 60;   // operations between what-if crashes
+
+  [[nodiscard]] uint32_t devices() const { return n + create.parity; }
+  [[nodiscard]] std::string ToString() const;
+};
+
+// `min_ssd_bytes`: for arrays that need larger devices than EPLOG does.
+SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes);
+
+// A small array for fixed scenarios.
+SeedPlan FixedPlan(uint32_t n, uint32_t m, JournalMode journal, uint64_t min_ssd_bytes);
+
+// Larger fixed areas, for a geometry that the array refused as too small. Keeps everything else.
+void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes);
+
+}  // namespace eplog::torture

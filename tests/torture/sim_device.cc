@@ -1,0 +1,513 @@
+#include "tests/torture/sim_device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+
+namespace eplog::torture {
+namespace {
+
+// What a frozen machine waits on; only EventLoop::Abort ends it.
+struct Never {
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> /*handle*/) const noexcept {}
+  void await_resume() const noexcept {}
+};
+
+bool IsWriteKind(IoKind kind) {
+  return kind != IoKind::kRead && kind != IoKind::kFlush && kind != IoKind::kDiscard;
+}
+
+std::vector<std::byte> Gather(std::span<const iovec> parts) {
+  std::vector<std::byte> all;
+  all.reserve(TotalBytes(parts));
+  for (const iovec& part : parts) {
+    const auto* begin = static_cast<const std::byte*>(part.iov_base);
+    all.insert(all.end(), begin, begin + part.iov_len);
+  }
+  return all;
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------
+// SimBus
+
+SimBus::SimBus(VirtualLoop& loop, uint64_t seed) : loop_(loop), random_(seed) {
+  static constexpr uint64_t kSpreads[] = {3, 40, 400, 4000};
+  spread_us_ = kSpreads[random_.Below(4)];
+}
+
+void SimBus::Thaw() {
+  stricken_ = false;
+  strike_.reset();
+  for (auto& queue : expected_) {
+    queue.clear();
+  }
+}
+
+void SimBus::Expect(uint8_t device, IoKind kind) {
+  auto& queue = expected_[device];
+  queue.push_back(kind);
+  if (queue.size() > 256) {
+    queue.pop_front();
+  }
+}
+
+IoKind SimBus::TakeKind(uint8_t device, IoKind fallback, uint64_t offset_bytes) {
+  auto& queue = expected_[device];
+  const bool write = IsWriteKind(fallback);
+  const auto found = std::find_if(queue.begin(), queue.end(), [&](IoKind kind) {
+    return kind == fallback || (write && IsWriteKind(kind));
+  });
+  if (found != queue.end()) {
+    const IoKind kind = *found;
+    queue.erase(found);
+    return kind;
+  }
+  return write && classify_ ? classify_(device, offset_bytes) : fallback;
+}
+
+bool SimBus::StrikeAt(IoKind kind, Moment moment) {
+  if (!strike_ || stricken_ || moment != strike_->moment) {
+    return false;
+  }
+  const bool fits = strike_->kind ? *strike_->kind == kind : kind != IoKind::kRead;
+  if (!fits || --strike_->countdown != 0) {
+    return false;
+  }
+  stricken_ = true;
+  struck_kind_ = kind;
+  strike_.reset();
+  return true;
+}
+
+void SimBus::Inject(const FaultPlan& plan) {
+  fault_ = plan;
+  fault_fired_ = false;
+  requests_ = 0;
+  writes_ = 0;
+  dead_device_ = -1;
+}
+
+std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
+  ++requests_;
+  writes_ += IsWriteKind(kind) ? 1 : 0;
+  if (dead_device_ == device) {
+    return ErrorCode::kIo;
+  }
+  const bool only_writes = fault_.style == FaultStyle::kNoSpace;
+  if (fault_.nth == 0 || fault_fired_ || (only_writes && !IsWriteKind(kind)) ||
+      (only_writes ? writes_ : requests_) != fault_.nth) {
+    return std::nullopt;
+  }
+  fault_fired_ = true;
+  if (fault_.style == FaultStyle::kDeviceDies) {
+    dead_device_ = device;
+  }
+  return only_writes ? ErrorCode::kNoSpace : ErrorCode::kIo;
+}
+
+uint64_t SimBus::LatencyUs(uint8_t device, uint64_t bytes) {
+  if (random_.OneIn(50)) {
+    // Now and then another device is slow for a while, so that devices drift apart.
+    slow_device_ = random_.OneIn(3) ? -1 : static_cast<int>(random_.Below(14));
+  }
+  const uint64_t base = 5 + bytes / 4096 + random_.Below(spread_us_);
+  return device == slow_device_ ? base * (5 + random_.Below(60)) : base;
+}
+
+void SimBus::Mix(uint64_t value) {
+  hash_ = (hash_ ^ value) * 0x9E3779B97F4A7C15ULL;
+  hash_ ^= hash_ >> 29;
+}
+
+void SimBus::Complain(std::string what) {
+  if (complaint_.empty()) {
+    complaint_ = std::move(what);
+  }
+}
+
+// -------------------------------------------------------------------------------------------
+// PageImage
+
+PageImage::PageImage(uint64_t size_bytes) : pages_(DivideUp(size_bytes, kBlockBytes)) {}
+
+void PageImage::Read(uint64_t offset_bytes, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const uint64_t within = offset_bytes % kBlockBytes;
+    const size_t length = std::min<size_t>(into.size(), kBlockBytes - within);
+    const auto& page = pages_[offset_bytes / kBlockBytes];
+    if (page != nullptr) {
+      std::memcpy(into.data(), page->data() + within, length);
+    } else {
+      std::memset(into.data(), 0, length);
+    }
+    offset_bytes += length;
+    into = into.subspan(length);
+  }
+}
+
+void PageImage::Write(uint64_t offset_bytes, std::span<const std::byte> from) {
+  while (!from.empty()) {
+    const uint64_t within = offset_bytes % kBlockBytes;
+    const size_t length = std::min<size_t>(from.size(), kBlockBytes - within);
+    auto& page = pages_[offset_bytes / kBlockBytes];
+    if (page == nullptr) {
+      page = std::make_shared<Page>();
+    } else if (page.use_count() > 1) {
+      page = std::make_shared<Page>(*page);
+    }
+    std::memcpy(page->data() + within, from.data(), length);
+    offset_bytes += length;
+    from = from.subspan(length);
+  }
+}
+
+// -------------------------------------------------------------------------------------------
+// SimDevice
+
+SimDevice::SimDevice(SimBus& bus, uint8_t index, std::string name, uint64_t size_bytes,
+                     DeviceCapabilities capabilities)
+    : bus_(bus),
+      index_(index),
+      name_(std::move(name)),
+      size_bytes_(size_bytes),
+      capabilities_(capabilities),
+      visible_(size_bytes),
+      durable_(size_bytes) {}
+
+SimDevice::SimDevice(SimBus& bus, const SimDevice& other)
+    : bus_(bus),
+      index_(other.index_),
+      name_(other.name_),
+      size_bytes_(other.size_bytes_),
+      capabilities_(other.capabilities_),
+      visible_(other.visible_),
+      durable_(other.durable_),
+      cached_(other.cached_),
+      in_flight_(other.in_flight_),
+      next_id_(other.next_id_),
+      next_order_(other.next_order_) {}
+
+Error SimDevice::Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const {
+  Error error;
+  error.code = code;
+  error.message = name_ + ": " + what + " failed";
+  error.device = index_;
+  error.offset_bytes = static_cast<int64_t>(offset_bytes);
+  error.errno_value = code == ErrorCode::kNoSpace ? ENOSPC : EIO;
+  return error;
+}
+
+bool SimDevice::Sane(const char* what, uint64_t offset_bytes, std::span<const iovec> parts) {
+  const uint64_t align = capabilities_.alignment_bytes;
+  bool aligned = offset_bytes % align == 0;
+  for (const iovec& part : parts) {
+    aligned = aligned && part.iov_len % align == 0 &&
+              reinterpret_cast<uintptr_t>(part.iov_base) % align == 0;
+  }
+  const uint64_t length = TotalBytes(parts);
+  const bool inside = offset_bytes <= size_bytes_ && length <= size_bytes_ - offset_bytes;
+  if (!aligned || !inside || length == 0) {
+    bus_.Complain(name_ + ": " + what + " of " + std::to_string(length) + " bytes at " +
+                  std::to_string(offset_bytes) +
+                  (length == 0 ? " is empty"
+                   : aligned   ? " is past the end"
+                               : " is not aligned"));
+  }
+  return inside;
+}
+
+uint64_t SimDevice::Submit(uint64_t offset_bytes, std::vector<std::byte> data) {
+  const uint64_t id = next_id_++;
+  CachedWrite& write = in_flight_[id];
+  write.offset_bytes = offset_bytes;
+  write.data = std::make_shared<const std::vector<std::byte>>(std::move(data));
+  return id;
+}
+
+void SimDevice::Complete(uint64_t id, std::span<const iovec> from) {
+  const auto found = in_flight_.find(id);
+  CachedWrite write = std::move(found->second);
+  in_flight_.erase(found);
+  size_t at = 0;
+  for (const iovec& part : from) {
+    if (std::memcmp(part.iov_base, write.data->data() + at, part.iov_len) != 0) {
+      bus_.Complain(name_ + ": memory of a write at " + std::to_string(write.offset_bytes) +
+                    " changed while it was in flight");
+    }
+    at += part.iov_len;
+  }
+  visible_.Write(write.offset_bytes, *write.data);
+  write.order = next_order_++;
+  cached_.push_back(std::move(write));
+}
+
+// A failed write leaves any of its sectors behind.
+void SimDevice::CompleteBadly(uint64_t id) {
+  const auto found = in_flight_.find(id);
+  const CachedWrite write = std::move(found->second);
+  in_flight_.erase(found);
+  auto mixed = std::make_shared<std::vector<std::byte>>(write.data->size());
+  visible_.Read(write.offset_bytes, *mixed);
+  for (size_t at = 0; at < mixed->size(); at += kSectorBytes) {
+    if (bus_.random().OneIn(2)) {
+      std::memcpy(mixed->data() + at, write.data->data() + at,
+                  std::min<size_t>(kSectorBytes, mixed->size() - at));
+    }
+  }
+  visible_.Write(write.offset_bytes, *mixed);
+  cached_.push_back({write.offset_bytes, std::move(mixed), next_order_++, false});
+}
+
+// What a read gets: the completed writes, and any sectors of those in flight.
+void SimDevice::Deliver(uint64_t offset_bytes, std::span<const iovec> into) {
+  std::vector<std::byte> all(TotalBytes(into));
+  visible_.Read(offset_bytes, all);
+  for (const auto& [id, write] : in_flight_) {
+    const uint64_t begin = std::max(offset_bytes, write.offset_bytes);
+    const uint64_t end =
+        std::min(offset_bytes + all.size(), write.offset_bytes + write.data->size());
+    for (uint64_t at = begin; at < end; at += kSectorBytes) {
+      if (bus_.random().OneIn(2)) {
+        std::memcpy(all.data() + (at - offset_bytes),
+                    write.data->data() + (at - write.offset_bytes),
+                    std::min<uint64_t>(kSectorBytes, end - at));
+      }
+    }
+  }
+  size_t at = 0;
+  for (const iovec& part : into) {
+    std::memcpy(part.iov_base, all.data() + at, part.iov_len);
+    at += part.iov_len;
+  }
+}
+
+void SimDevice::Covered(uint64_t upto_order, bool failed) {
+  if (failed) {
+    for (CachedWrite& write : cached_) {
+      write.orphan = write.orphan || write.order <= upto_order;
+    }
+    return;
+  }
+  std::deque<CachedWrite> left;
+  for (CachedWrite& write : cached_) {
+    if (write.order <= upto_order && !write.orphan) {
+      durable_.Write(write.offset_bytes, *write.data);
+    } else {
+      left.push_back(std::move(write));
+    }
+  }
+  cached_ = std::move(left);
+}
+
+Task<Status> SimDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {
+  const IoKind kind = bus_.TakeKind(index_, IoKind::kRead, offset_bytes);
+  if (bus_.stricken() || bus_.StrikeAt(kind, Moment::kBefore)) {
+    co_await Never{};
+  }
+  const uint64_t length = TotalBytes(into);
+  const auto fault = bus_.FaultFor(index_, kind);
+  const bool inside = Sane("a read", offset_bytes, into);
+  bus_.Mix(index_ * 64U + static_cast<uint64_t>(kind));
+  bus_.Mix(offset_bytes * 31 + length);
+  ++others_in_flight_;
+  const bool early = inside && bus_.random().OneIn(4);
+  if (early) {
+    Deliver(offset_bytes, into);
+  }
+  if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
+    co_await Never{};
+  }
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, length));
+  if (bus_.stricken()) {
+    co_await Never{};
+  }
+  --others_in_flight_;
+  bus_.StrikeAt(kind, Moment::kCompleted);
+  if (fault || !inside) {
+    co_return Fail(Failure(fault.value_or(ErrorCode::kIo), "read", offset_bytes));
+  }
+  if (!early) {
+    Deliver(offset_bytes, into);
+  }
+  co_return OkStatus();
+}
+
+Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from) {
+  const IoKind kind = bus_.TakeKind(index_, IoKind::kData, offset_bytes);
+  if (bus_.stricken() || bus_.StrikeAt(kind, Moment::kBefore)) {
+    co_await Never{};
+  }
+  if (!Sane("a write", offset_bytes, from)) {
+    co_return Fail(Failure(ErrorCode::kIo, "write", offset_bytes));
+  }
+  const auto fault = bus_.FaultFor(index_, kind);
+  ++writes_submitted_;
+  std::vector<std::byte> data = Gather(from);
+  const size_t length = data.size();
+  bus_.Mix(index_ * 64U + static_cast<uint64_t>(kind));
+  bus_.Mix(offset_bytes * 31 + length);
+  bus_.Mix(Crc32c(data));
+  const uint64_t id = Submit(offset_bytes, std::move(data));
+  if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
+    co_await Never{};
+  }
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, length));
+  if (bus_.stricken()) {
+    co_await Never{};
+  }
+  if (fault) {
+    CompleteBadly(id);
+    co_return Fail(Failure(*fault, "write", offset_bytes));
+  }
+  Complete(id, from);
+  bus_.StrikeAt(kind, Moment::kCompleted);
+  co_return OkStatus();
+}
+
+Task<Status> SimDevice::Flush() {
+  const IoKind kind = bus_.TakeKind(index_, IoKind::kFlush, 0);
+  if (bus_.stricken() || bus_.StrikeAt(kind, Moment::kBefore)) {
+    co_await Never{};
+  }
+  const auto fault = bus_.FaultFor(index_, kind);
+  bus_.Mix(index_ * 64U + static_cast<uint64_t>(kind));
+  ++others_in_flight_;
+  const uint64_t upto = next_order_ - 1;  // only what has completed by now
+  if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
+    co_await Never{};
+  }
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, 4096));
+  if (bus_.stricken()) {
+    co_await Never{};
+  }
+  --others_in_flight_;
+  Covered(upto, fault.has_value());
+  bus_.StrikeAt(kind, Moment::kCompleted);
+  if (fault) {
+    co_return Fail(Failure(*fault, "flush", 0));
+  }
+  co_return OkStatus();
+}
+
+Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
+  const IoKind kind = bus_.TakeKind(index_, IoKind::kDiscard, offset_bytes);
+  if (bus_.stricken() || bus_.StrikeAt(kind, Moment::kBefore)) {
+    co_await Never{};
+  }
+  if (offset_bytes > size_bytes_ || length_bytes > size_bytes_ - offset_bytes ||
+      !capabilities_.discard) {
+    bus_.Complain(name_ + ": a discard that is past the end or not offered");
+    co_return Fail(Failure(ErrorCode::kIo, "discard", offset_bytes));
+  }
+  const auto fault = bus_.FaultFor(index_, kind);
+  bus_.Mix(index_ * 64U + static_cast<uint64_t>(kind));
+  bus_.Mix(offset_bytes * 31 + length_bytes);
+  // Undefined afterwards: garbage, which a crash may tear like any write.
+  std::vector<std::byte> garbage(length_bytes);
+  for (std::byte& byte : garbage) {
+    byte = static_cast<std::byte>(bus_.random().Next());
+  }
+  const uint64_t id = Submit(offset_bytes, std::move(garbage));
+  if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
+    co_await Never{};
+  }
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, 4096));
+  if (bus_.stricken()) {
+    co_await Never{};
+  }
+  Complete(id, {});
+  bus_.StrikeAt(kind, Moment::kCompleted);
+  if (fault) {
+    co_return Fail(Failure(*fault, "discard", offset_bytes));
+  }
+  co_return OkStatus();
+}
+
+// Style: 0 keeps all, 1 drops all, else each its own fate.
+void SimDevice::ApplyFate(Random& random, const CachedWrite& write, unsigned style) {
+  const uint64_t fate = style == 0 ? 0 : style == 1 ? 1 : random.Below(4);
+  if (fate == 0) {
+    durable_.Write(write.offset_bytes, *write.data);
+    return;
+  }
+  if (fate == 1) {
+    return;
+  }
+  const std::span<const std::byte> data(*write.data);
+  const uint64_t sectors = DivideUp(data.size(), kSectorBytes);
+  const uint64_t cut = random.Below(sectors + 1);
+  const bool from_front = random.OneIn(2);
+  for (uint64_t i = 0; i < sectors; ++i) {
+    const bool kept = fate == 2 ? random.OneIn(2) : (i < cut) == from_front;
+    if (kept) {
+      const size_t at = i * kSectorBytes;
+      const size_t length = std::min<size_t>(kSectorBytes, data.size() - at);
+      durable_.Write(write.offset_bytes + at, data.subspan(at, length));
+    }
+  }
+}
+
+void SimDevice::PowerCut(Random& random) {
+  const uint64_t draw = random.Below(20);
+  const unsigned style = draw < 3 ? 0 : draw < 7 ? 1 : 2;
+  for (const CachedWrite& write : cached_) {
+    ApplyFate(random, write, style);
+  }
+  std::vector<CachedWrite> flying;
+  for (auto& [id, write] : in_flight_) {
+    flying.push_back(std::move(write));
+  }
+  for (size_t i = flying.size(); i > 0; --i) {
+    std::swap(flying[i - 1], flying[random.Below(i)]);
+    ApplyFate(random, flying[i - 1], style);
+  }
+  cached_.clear();
+  in_flight_.clear();
+  others_in_flight_ = 0;
+  visible_ = durable_;
+}
+
+void SimDevice::Kill(Random& random) {
+  std::vector<CachedWrite> flying;
+  for (auto& [id, write] : in_flight_) {
+    flying.push_back(std::move(write));
+  }
+  in_flight_.clear();
+  others_in_flight_ = 0;
+  for (size_t i = flying.size(); i > 0; --i) {
+    std::swap(flying[i - 1], flying[random.Below(i)]);
+    CachedWrite& write = flying[i - 1];
+    visible_.Write(write.offset_bytes, *write.data);
+    write.order = next_order_++;
+    cached_.push_back(std::move(write));
+  }
+}
+
+uint64_t SimDevice::Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in) {
+  uint64_t hits = 0;
+  for (uint64_t page = from_bytes / kBlockBytes; page < visible_.pages(); ++page) {
+    if (!visible_.HasPage(page) || !random.OneIn(one_in)) {
+      continue;
+    }
+    const uint64_t at =
+        page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes;
+    std::array<std::byte, kSectorBytes> sector{};
+    visible_.Read(at, sector);
+    for (size_t i = random.Below(8); i < sector.size(); i += 1 + random.Below(100)) {
+      sector[i] ^= static_cast<std::byte>(1 + random.Below(255));
+    }
+    visible_.Write(at, sector);
+    durable_.Write(at, sector);
+    ++hits;
+  }
+  return hits;
+}
+
+}  // namespace eplog::torture

@@ -1,0 +1,183 @@
+// Simulated devices with a volatile write cache, on a VirtualLoop.
+//
+// A SimDevice keeps two images: what a read sees now, and what is durable; between them lies the
+// ordered list of completed writes that no flush has covered, and beside it the writes in flight. A
+// power cut keeps, drops or tears each of both at 512 B; a kill lets the writes in flight reach the
+// cache in any order and keeps the cache.
+//
+// SimBus is what the devices of one machine share: clock, randomness, the planned crash, injected
+// faults and the rolling hash of everything submitted. A crash point is a moment of one request:
+// the bus then freezes the machine, so that nothing is submitted or completed any more until Thaw.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "device/device.h"
+#include "engine/hooks.h"
+#include "runtime/virtual_loop.h"
+
+namespace eplog::torture {
+
+enum class Moment : uint8_t { kBefore, kSubmitted, kCompleted };
+
+// Crash at the `countdown`th request of `kind` (any but reads if empty), at that moment of it.
+struct Strike {
+  std::optional<IoKind> kind;
+  Moment moment = Moment::kSubmitted;
+  uint64_t countdown = 1;
+};
+
+enum class FaultStyle : uint8_t {
+  kOnce,        // one request fails with kIo
+  kDeviceDies,  // and from then on every request to that device
+  kNoSpace,     // one write fails with kNoSpace
+};
+
+// Fail the `nth` request (of the writes only, for kNoSpace), counted over all devices. 0: none.
+struct FaultPlan {
+  uint64_t nth = 0;
+  FaultStyle style = FaultStyle::kOnce;
+};
+
+class SimBus {
+ public:
+  SimBus(VirtualLoop& loop, uint64_t seed);
+
+  [[nodiscard]] VirtualLoop& loop() { return loop_; }
+  [[nodiscard]] Random& random() { return random_; }
+
+  // ---- the planned crash
+  void Arm(const Strike& strike) { strike_ = strike; }
+  void Disarm() { strike_.reset(); }
+  [[nodiscard]] bool stricken() const { return stricken_; }
+  [[nodiscard]] IoKind struck_kind() const { return struck_kind_; }
+  // The machine runs again; for after the crash was applied to every device.
+  void Thaw();
+
+  // ---- kinds of requests. The engine names them just before it submits; unnamed writes are told
+  // by their place.
+  void Expect(uint8_t device, IoKind kind);
+  void set_classify(std::function<IoKind(uint8_t, uint64_t)> classify) {
+    classify_ = std::move(classify);
+  }
+
+  // ---- faults
+  void Inject(const FaultPlan& plan);
+  [[nodiscard]] bool fault_fired() const { return fault_fired_; }
+  [[nodiscard]] uint64_t requests() const { return requests_; }
+
+  // ---- for the record
+  void Mix(uint64_t value);
+  [[nodiscard]] uint64_t hash() const { return hash_; }
+  // A request that breaks the contract of Device. The first one counts.
+  void Complain(std::string what);
+  [[nodiscard]] const std::string& complaint() const { return complaint_; }
+
+ private:
+  friend class SimDevice;
+  IoKind TakeKind(uint8_t device, IoKind fallback, uint64_t offset_bytes);
+  bool StrikeAt(IoKind kind, Moment moment);
+  std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
+  uint64_t LatencyUs(uint8_t device, uint64_t bytes);
+
+  VirtualLoop& loop_;
+  Random random_;
+  std::optional<Strike> strike_;
+  bool stricken_ = false;
+  IoKind struck_kind_ = IoKind::kRead;
+  std::array<std::deque<IoKind>, kMaxDevices> expected_;
+  std::function<IoKind(uint8_t, uint64_t)> classify_;
+  FaultPlan fault_;
+  bool fault_fired_ = false;
+  uint64_t requests_ = 0;
+  uint64_t writes_ = 0;
+  int dead_device_ = -1;
+  uint64_t spread_us_;  // how far latencies differ
+  int slow_device_ = -1;
+  uint64_t hash_ = 0x243F6A8885A308D3ULL;
+  std::string complaint_;
+};
+
+// Bytes of a device in pages that exist once written; copies share pages until one of them writes.
+class PageImage {
+ public:
+  explicit PageImage(uint64_t size_bytes);
+  void Read(uint64_t offset_bytes, std::span<std::byte> into) const;
+  void Write(uint64_t offset_bytes, std::span<const std::byte> from);
+  [[nodiscard]] bool HasPage(uint64_t page) const { return pages_[page] != nullptr; }
+  [[nodiscard]] uint64_t pages() const { return pages_.size(); }
+
+ private:
+  using Page = std::array<std::byte, kBlockBytes>;
+  std::vector<std::shared_ptr<Page>> pages_;
+};
+
+class SimDevice final : public Device {
+ public:
+  SimDevice(SimBus& bus, uint8_t index, std::string name, uint64_t size_bytes,
+            DeviceCapabilities capabilities);
+  // The same device on another machine: bytes, cache and what is in flight.
+  SimDevice(SimBus& bus, const SimDevice& other);
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<const iovec> into) override;
+  Task<Status> Write(uint64_t offset_bytes, std::span<const iovec> from) override;
+  Task<Status> Flush() override;
+  Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
+
+  [[nodiscard]] uint64_t size_bytes() const override { return size_bytes_; }
+  [[nodiscard]] const DeviceCapabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+
+  // ---- what the simulation does to it. Nothing of it may run: after EventLoop::Abort.
+  void PowerCut(Random& random);
+  void Kill(Random& random);
+  // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
+  uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
+
+  [[nodiscard]] uint8_t index() const { return index_; }
+  [[nodiscard]] uint64_t writes_submitted() const { return writes_submitted_; }
+  [[nodiscard]] size_t in_flight() const { return in_flight_.size() + others_in_flight_; }
+
+ private:
+  struct CachedWrite {
+    uint64_t offset_bytes = 0;
+    std::shared_ptr<const std::vector<std::byte>> data;
+    uint64_t order = 0;   // of completion
+    bool orphan = false;  // a failed flush covered it: no later one makes it durable
+  };
+
+  bool Sane(const char* what, uint64_t offset_bytes, std::span<const iovec> parts);
+  uint64_t Submit(uint64_t offset_bytes, std::vector<std::byte> data);
+  void Complete(uint64_t id, std::span<const iovec> from);
+  void CompleteBadly(uint64_t id);
+  void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
+  void Covered(uint64_t upto_order, bool failed);
+  void ApplyFate(Random& random, const CachedWrite& write, unsigned style);
+  Error Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const;
+
+  SimBus& bus_;
+  uint8_t index_;
+  std::string name_;
+  uint64_t size_bytes_;
+  DeviceCapabilities capabilities_;
+  PageImage visible_;
+  PageImage durable_;
+  std::deque<CachedWrite> cached_;             // completed, not durable, in order of completion
+  std::map<uint64_t, CachedWrite> in_flight_;  // by order of submission
+  size_t others_in_flight_ = 0;                // reads and flushes
+  uint64_t next_id_ = 0;
+  uint64_t next_order_ = 1;
+  uint64_t writes_submitted_ = 0;
+};
+
+}  // namespace eplog::torture

@@ -1,0 +1,267 @@
+#include "tests/torture/workload.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "tests/torture/content.h"
+
+namespace eplog::torture {
+namespace {
+
+using Kind = VolumeChange::Kind;
+
+std::string Place(uint64_t offset_bytes, uint64_t length_bytes) {
+  return std::to_string(offset_bytes) + "+" + std::to_string(length_bytes);
+}
+
+}  // namespace
+
+Workload::Workload(Scene& scene, Array& array, EventLoop& loop, bool tolerant)
+    : scene_(scene),
+      oracle_(scene.oracle),
+      array_(array),
+      loop_(loop),
+      tolerant_(tolerant),
+      progress_us_(loop.NowUs()) {}
+
+void Workload::Trace(const std::string& text) {
+  if (scene_.trace) {
+    scene_.trace(std::to_string(loop_.NowUs()) + " " + text);
+  }
+}
+
+void Workload::Answer(const char* what, const Status& status, bool excused) {
+  progress_us_ = loop_.NowUs();
+  scene_.Mix(status.ok() ? 1 : 2 + static_cast<uint64_t>(status.error().code));
+  if (status.ok()) {
+    return;
+  }
+  Trace(std::string(what) + " failed: " + status.error().ToString());
+  const bool shut = closing_ && status.error().code == ErrorCode::kShutdown;
+  if (!tolerant_ && !excused && !shut) {
+    scene_.Violate(std::string(what) + " failed: " + ErrorCodeName(status.error().code) + ": " +
+                   status.error().ToString());
+  }
+}
+
+void Workload::EndUse(VolumeKey key) {
+  if (VolumeModel* volume = oracle_.Find(key); volume != nullptr) {
+    --volume->users;
+  }
+}
+
+// Bytes that the volumes may come to need.
+uint64_t Workload::Promised() const {
+  uint64_t sum = 0;
+  for (const auto& [key, volume] : oracle_.volumes()) {
+    sum += RoundUp(volume->size_bytes, scene_.plan.geometry.extent_data_bytes());
+  }
+  return sum;
+}
+
+bool Workload::Overcommitted() const {
+  return Promised() > scene_.plan.geometry.capacity_bytes();
+}
+
+// ----------------------------------------------------------------------------------------- single
+// requests
+
+Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes,
+                           uint64_t write_id) {
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  ++volume->users;
+  ++scene_.coverage.writes;
+  // Aligned memory mostly, and sometimes none of that.
+  const size_t skew = scene_.random.OneIn(4) ? scene_.random.Below(64) : 0;
+  const Buffer buffer = scene_.pool.Get(length_bytes + skew);
+  const auto data = buffer.span().subspan(skew);
+  FillPattern(write_id, offset_bytes, data);
+  Trace("write w" + std::to_string(write_id) + " " + volume->name + " " +
+        Place(offset_bytes, length_bytes));
+  bool full = Overcommitted();
+  const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, data);
+  Task<Status> task = array_.Write(id, offset_bytes, data);
+  const Status status = co_await task;
+  oracle_.EndWrite(token, status.ok());
+  full = full || Overcommitted() || change_running_;
+  EndUse(key);
+  const VolumeModel* after = oracle_.Find(key);
+  bool excused = after == nullptr || after->doomed;
+  if (!status.ok() && status.error().code == ErrorCode::kNoSpace && full) {
+    ++scene_.coverage.no_space;
+    excused = true;
+  }
+  Trace("wrote w" + std::to_string(write_id));
+  Answer("a write", status, excused);
+}
+
+Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes) {
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  ++volume->users;
+  ++scene_.coverage.reads;
+  const size_t skew = scene_.random.OneIn(4) ? scene_.random.Below(64) : 0;
+  const Buffer buffer = scene_.pool.Get(length_bytes + skew);
+  const auto into = buffer.span().subspan(skew);
+  const uint64_t since = oracle_.BeginRead();
+  Task<Status> task = array_.Read(id, offset_bytes, into);
+  const Status status = co_await task;
+  const std::string wrong = oracle_.EndRead(since, key, offset_bytes, into, !status.ok());
+  if (!wrong.empty()) {
+    scene_.Violate(wrong);
+  }
+  EndUse(key);
+  const VolumeModel* after = oracle_.Find(key);
+  Answer("a read", status, after == nullptr || after->doomed);
+}
+
+Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes) {
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  ++volume->users;
+  ++scene_.coverage.flushes;
+  Trace("flush " + volume->name + " " + Place(offset_bytes, length_bytes));
+  const Oracle::FlushToken token = oracle_.BeginFlush(key, offset_bytes, length_bytes);
+  Task<Status> task = array_.Flush(id, offset_bytes, length_bytes);
+  const Status status = co_await task;
+  if (status.ok()) {
+    oracle_.EndFlush(token, false);
+  }
+  EndUse(key);
+  Trace("flushed " + Place(offset_bytes, length_bytes));
+  const VolumeModel* after = oracle_.Find(key);
+  Answer("a flush", status, after == nullptr || after->doomed);
+}
+
+Task<void> Workload::FlushAll() {
+  ++scene_.coverage.flushes;
+  Trace("flush all");
+  const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
+  Task<Status> task = array_.FlushAll();
+  const Status status = co_await task;
+  if (status.ok()) {
+    oracle_.EndFlush(token, false);
+  }
+  Trace("flushed all");
+  Answer("a flush of everything", status, false);
+}
+
+Task<void> Workload::Commit() {
+  ++scene_.coverage.commits;
+  Trace("commit");
+  Task<Status> task = array_.Commit(Progress());
+  const Status status = co_await task;
+  Trace("committed");
+  Answer("a commit", status, false);
+}
+
+Task<void> Workload::Checkpoint() {
+  ++scene_.coverage.checkpoints;
+  Trace("checkpoint");
+  // A checkpoint of the state when called, which counts on return: more than a flush of everything.
+  const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
+  Task<Status> task = array_.Checkpoint();
+  const Status status = co_await task;
+  if (status.ok()) {
+    oracle_.EndFlush(token, true);
+  }
+  Trace("checkpoint counts");
+  Answer("a checkpoint", status, false);
+}
+
+Task<void> Workload::CreateVolume(std::string name, uint64_t size_bytes) {
+  ++scene_.coverage.volume_changes;
+  change_running_ = true;
+  Trace("create " + name + " of " + std::to_string(size_bytes));
+  oracle_.BeginChange({Kind::kCreate, 0, name, size_bytes, 0});
+  Task<Result<VolumeId>> task = array_.CreateVolume(std::move(name), size_bytes);
+  const Result<VolumeId> created = co_await task;
+  Status status;
+  std::optional<VolumeId> id;
+  if (created.ok()) {
+    id = *created;
+  } else {
+    status = Fail(created.error());
+  }
+  const std::string wrong = oracle_.EndChange(created.ok(), id);
+  if (!wrong.empty()) {
+    scene_.Violate(wrong);
+  }
+  change_running_ = false;
+  Trace("created #" + (id ? std::to_string(id->value) : std::string("none")));
+  Answer("a creation of a volume", status, false);
+}
+
+Task<void> Workload::ResizeVolume(VolumeKey key, uint64_t size_bytes) {
+  ++scene_.coverage.volume_changes;
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  const bool cut = size_bytes < volume->size_bytes;
+  EPLOG_CHECK(!cut || volume->users == 0, "a volume is cut while nobody uses it");
+  volume->changing = cut;
+  change_running_ = true;
+  Trace("resize " + volume->name + " from " + std::to_string(volume->size_bytes) + " to " +
+        std::to_string(size_bytes));
+  oracle_.BeginChange({Kind::kResize, key, "", size_bytes, 0});
+  Task<Status> task = array_.ResizeVolume(id, size_bytes);
+  const Status status = co_await task;
+  oracle_.EndChange(status.ok());
+  volume->changing = !status.ok();
+  change_running_ = false;
+  Trace("resized");
+  Answer("a resize", status, false);
+}
+
+Task<void> Workload::RenameVolume(VolumeKey key, std::string name, VolumeKey victim) {
+  ++scene_.coverage.volume_changes;
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  if (VolumeModel* other = oracle_.Find(victim); other != nullptr) {
+    other->changing = other->doomed = true;
+  }
+  change_running_ = true;
+  Trace("rename " + volume->name + " to " + name + (victim != 0 ? ", replacing" : ""));
+  oracle_.BeginChange({Kind::kRename, key, name, 0, victim});
+  Task<Status> task = array_.RenameVolume(id, std::move(name), victim != 0);
+  const Status status = co_await task;
+  oracle_.EndChange(status.ok());
+  change_running_ = false;
+  Trace("renamed");
+  Answer("a rename", status, false);
+}
+
+Task<void> Workload::DeleteVolume(VolumeKey key, bool under_users) {
+  ++scene_.coverage.volume_changes;
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  EPLOG_CHECK(under_users || volume->users == 0, "a volume is deleted while nobody uses it");
+  volume->changing = volume->doomed = true;
+  change_running_ = true;
+  Trace("delete " + volume->name);
+  oracle_.BeginChange({Kind::kDelete, key, "", 0, 0});
+  Task<Status> task = array_.DeleteVolume(id);
+  const Status status = co_await task;
+  oracle_.EndChange(status.ok());
+  change_running_ = false;
+  Trace("deleted");
+  Answer("a deletion", status, false);
+}
+
+Task<void> Workload::Close() {
+  Trace("close");
+  const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
+  closing_ = true;
+  Task<Status> task = array_.Close();
+  const Status status = co_await task;
+  if (status.ok()) {
+    oracle_.EndFlush(token, true);
+  }
+  closed_ = true;
+  close_ok_ = status.ok();
+  Trace("closed");
+  Answer("a close", status, false);
+}
+
+}  // namespace eplog::torture

@@ -1,0 +1,373 @@
+#include "tests/torture/world.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/check.h"
+
+namespace eplog::torture {
+namespace {
+
+struct CreateOutcome {
+  Status status;
+  bool done = false;
+};
+
+Task<void> CreateInto(ArrayFactory& factory, EventLoop& loop, std::vector<Device*> ssds,
+                      std::vector<Device*> logs, CreateOptions options, CreateOutcome& outcome) {
+  Task<Status> task = factory.Create(loop, std::move(ssds), std::move(logs), std::move(options));
+  outcome.status = co_await task;
+  outcome.done = true;
+}
+
+}  // namespace
+
+World::World(ArrayFactory& factory, const WorldOptions& options)
+    : factory_(factory),
+      options_(options),
+      plan_(MakePlan(options.seed, factory.min_ssd_bytes())),
+      random_(options.seed ^ 0x70121),
+      oracle_(plan_.create.chunk_bytes, plan_.create.journal == JournalMode::kLog),
+      scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, nullptr} {
+  factory_.Reset();
+  hooks_.canary = options.canary;
+  hooks_.before_io = [this](DeviceIndex device, IoKind kind) {
+    machine_->bus().Expect(device.value, kind);
+  };
+  if (options.verbose) {
+    scene_.trace = [this](const std::string& text) { Say(text); };
+  }
+}
+
+World::~World() {
+  DropArray();
+}
+
+uint64_t World::hash() const {
+  return scene_.hash ^ (machine_ != nullptr ? machine_->bus().hash() : 0);
+}
+
+void World::Say(const std::string& text) {
+  if (options_.verbose) {
+    std::printf("  %s\n", text.c_str());
+  }
+}
+
+void World::Violate(const std::string& what) {
+  scene_.Violate(what);
+}
+
+void World::Stalled(const std::string& what) {
+  Violate("stall: " + what + ": nothing answers at " + std::to_string(machine_->loop().NowUs()) +
+          " us, " + std::to_string(machine_->InFlight()) + " requests in flight" +
+          (array_ != nullptr ? "; " + StatusText(array_->GetStatus()) : ""));
+}
+
+void World::DropArray() {
+  if (machine_ != nullptr) {
+    machine_->loop().Abort();
+  }
+  work_.reset();
+  array_.reset();
+}
+
+OpenOptions World::Options(EngineHooks& hooks) {
+  OpenOptions options;
+  options.engine_flush_us = plan_.engine_flush_us;
+  options.entropy = random_.Next();
+  options.hooks = &hooks;
+  return options;
+}
+
+std::string World::Run() {
+  Say(plan_.ToString());
+  Create();
+  ChooseUnreliable();
+  if (!failed()) {
+    OpenAgain();
+  }
+  while (!failed() && (coverage_.operations < plan_.operations || crashes_ == 0)) {
+    Live();
+    if (!failed()) {
+      OpenAgain();
+    }
+  }
+  if (!failed()) {
+    Finish();
+  }
+  const bool misuse = machine_ != nullptr && !machine_->bus().complaint().empty();
+  if (misuse) {
+    Violate("device misused: " + machine_->bus().complaint());
+  }
+  DropArray();
+  coverage_.seeds = 1;
+  coverage_.AddEngine(hooks_);
+  return failed()
+             ? plan_.ToString() + ": after " + std::to_string(coverage_.operations) +
+                   " operations and " + std::to_string(crashes_) + " crashes: " + scene_.violation
+             : "";
+}
+
+// ---------------------------------------------------------------------------------------------
+// creation
+
+void World::Create() {
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    machine_ = std::make_unique<Machine>(plan_, random_.Next());
+    if (CreateOnce(false) || failed()) {
+      return;
+    }
+    Enlarge(plan_, factory_.min_ssd_bytes());  // refused as too small: areas may grow
+  }
+  Violate("every geometry was refused");
+}
+
+// True: the array exists. False: its geometry was refused.
+bool World::CreateOnce(bool force) {
+  std::vector<Device*> ssds = machine_->Except({});
+  const std::vector<Device*> logs(ssds.begin() + plan_.n, ssds.end());
+  ssds.resize(plan_.n);
+  CreateOptions options = plan_.create;
+  options.force = force;
+  CreateOutcome outcome;
+  if (!force && random_.OneIn(20)) {
+    machine_->bus().Arm({std::nullopt, Moment::kSubmitted, random_.Between(1, 40)});
+  }
+  machine_->loop().Spawn(CreateInto(factory_, machine_->loop(), ssds, logs, options, outcome));
+  const Driven driven = machine_->Drive([&] { return outcome.done; });
+  if (driven == Driven::kStricken) {
+    // Nothing was promised; whatever is there, creation by force goes over it.
+    machine_->loop().Abort();
+    machine_->Crash(random_, random_.Chance(plan_.power));
+    return CreateOnce(true);
+  }
+  machine_->bus().Disarm();
+  if (driven == Driven::kStalled) {
+    Stalled("creation");
+    return false;
+  }
+  if (!outcome.status.ok()) {
+    const Error& error = outcome.status.error();
+    Say("creation refused: " + error.ToString());
+    if (error.code != ErrorCode::kInvalidArgument) {
+      Violate("creation failed: " + error.ToString());
+    }
+    return false;
+  }
+  // Durable on return.
+  machine_->Crash(random_, true);
+  return true;
+}
+
+// ----------------------------------------------------------------------------------------------
+// opening
+
+void World::ChooseUnreliable() {
+  if (!plan_.loses_devices) {
+    return;
+  }
+  const uint64_t count = random_.Between(1, plan_.create.parity);
+  const bool logs_first = random_.OneIn(3);
+  while (unreliable_.size() < count) {
+    const uint64_t low = logs_first ? plan_.n : 0;
+    unreliable_.insert(static_cast<uint8_t>(random_.Between(low, plan_.devices() - 1)));
+  }
+  Say("may lose " + Names(plan_, unreliable_));
+}
+
+bool World::AllLogsIn(const DeviceSet& devices) const {
+  for (uint32_t i = plan_.n; i < plan_.devices(); ++i) {
+    if (!devices.contains(static_cast<uint8_t>(i))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The devices that an opening for writing does without. One log device that missed nothing stays.
+DeviceSet World::ChooseWithheld() {
+  DeviceSet withheld;
+  for (const uint8_t device : unreliable_) {
+    const bool gone =
+        stale_.contains(device) ? random_.Chance(0.6) : plan_.degrades && random_.Chance(0.3);
+    if (!gone) {
+      continue;
+    }
+    DeviceSet missing = stale_;
+    missing.insert(withheld.begin(), withheld.end());
+    missing.insert(device);
+    if (!AllLogsIn(missing) || stale_.contains(device)) {
+      withheld.insert(device);
+    }
+  }
+  return withheld;
+}
+
+void World::OpenAgain() {
+  constexpr int kAttempts = 6;
+  for (int attempt = 0; attempt < kAttempts && !failed(); ++attempt) {
+    if (TryOpen(attempt + 1 < kAttempts && random_.Chance(plan_.recovery_crash))) {
+      break;
+    }
+  }
+  if (failed()) {
+    return;
+  }
+  // What was found is stable, and survives what losses are left.
+  if (random_.OneIn(3)) {
+    Probe(true);
+  }
+}
+
+// True: open, and judged. False: struck by a crash, or failed.
+bool World::TryOpen(bool may_be_struck) {
+  const DeviceSet withheld = ChooseWithheld();
+  for (const uint8_t device : stale_) {
+    coverage_.stale_returns += withheld.contains(device) ? 0 : 1;
+  }
+  stale_.insert(withheld.begin(), withheld.end());
+  away_ = stale_;
+  Inspection inspection;
+  inspection.devices = machine_->Except(withheld);
+  for (size_t i = inspection.devices.size(); i > 1; --i) {
+    std::swap(inspection.devices[i - 1], inspection.devices[random_.Below(i)]);
+  }
+  inspection.options = Options(hooks_);
+  inspection.adopt = true;
+  inspection.whole = away_.empty();
+  inspection.full_check = away_.empty() && random_.OneIn(5);
+  coverage_.full_checks += inspection.full_check ? 1 : 0;
+  Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
+  if (may_be_struck) {
+    machine_->bus().Arm(RandomStrike(true));
+  }
+  machine_->loop().Spawn(Inspect(factory_, machine_->loop(), oracle_, pool_, inspection));
+  const Driven opening = machine_->Drive([&] { return inspection.opened || inspection.done; });
+  machine_->bus().Disarm();
+  Driven driven = opening;
+  if (opening == Driven::kDone) {
+    driven = machine_->Drive([&] { return inspection.done; });
+  }
+  if (driven == Driven::kStricken) {
+    // The loop goes first: it runs in `inspection`.
+    machine_->loop().Abort();
+    inspection.array.reset();
+    Crash(true);
+    return false;
+  }
+  ++coverage_.openings;
+  coverage_.degraded_openings += away_.empty() ? 0 : 1;
+  if (driven == Driven::kStalled) {
+    array_ = std::move(inspection.array);
+    Stalled("opening");
+    machine_->loop().Abort();
+    return false;
+  }
+  if (!machine_->bus().complaint().empty()) {
+    machine_->loop().Abort();
+    Violate("device misused: " + machine_->bus().complaint());
+  }
+  if (!inspection.wrong.empty()) {
+    Violate("opening without " + Names(plan_, away_) + ": " + inspection.wrong);
+  }
+  array_ = std::move(inspection.array);
+  missed_.insert(withheld.begin(), withheld.end());
+  logs_degraded_ = std::any_of(missed_.begin(), missed_.end(),
+                               [&](uint8_t device) { return device >= plan_.n; });
+  return !failed();
+}
+
+// ------------------------------------------------------------------------------------------
+// what-if crashes
+
+// Devices that are lost in a what-if: those that this life does without, and up to m in all.
+DeviceSet World::ChooseLost() {
+  DeviceSet lost = away_;
+  const uint64_t count =
+      random_.Between(std::min<uint64_t>(1, plan_.create.parity), plan_.create.parity);
+  const bool logs_first = random_.OneIn(3);
+  for (uint32_t i = plan_.n; logs_first && i < plan_.devices() && lost.size() < count; ++i) {
+    lost.insert(static_cast<uint8_t>(i));
+  }
+  while (lost.size() < count) {
+    lost.insert(static_cast<uint8_t>(random_.Below(plan_.devices())));
+  }
+  return lost;
+}
+
+void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
+                     const std::string& what) {
+  ++coverage_.probes;
+  coverage_.lossy_probes += lost.size() > away_.size() ? 1 : 0;
+  DeviceSet withheld = lost;
+  for (const uint8_t device : stale_) {
+    if (random_.OneIn(2)) {
+      withheld.erase(device);  // it is there, and must not be trusted
+    }
+  }
+  EngineHooks hooks;
+  hooks.canary = options_.canary;
+  Inspection inspection;
+  inspection.devices = copy.Except(withheld);
+  inspection.options = Options(hooks);
+  inspection.options.read_only = true;
+  // The one named exception of mode log; while a log device is away, flushes wait for the rings.
+  inspection.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(lost) && !logs_degraded_;
+  inspection.full_check = full_check;
+  inspection.whole = lost.empty();
+  inspection.close = random_.OneIn(2);
+  coverage_.weak_probes += inspection.weak ? 1 : 0;
+  const uint64_t writes = copy.WritesSubmitted();
+  copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
+  const Driven driven = copy.Drive([&] { return inspection.done; });
+  if (driven == Driven::kStalled) {
+    inspection.wrong = "stalled";
+  }
+  if (!copy.bus().complaint().empty()) {
+    inspection.wrong = "device misused: " + copy.bus().complaint();
+  }
+  if (copy.WritesSubmitted() != writes && inspection.wrong.empty()) {
+    inspection.wrong = "a read-only opening wrote";
+  }
+  if (!inspection.wrong.empty()) {
+    Violate(what + ", lost " + Names(plan_, lost) + ": " + inspection.wrong);
+  }
+  copy.loop().Abort();
+  inspection.array.reset();
+  Coverage engine;
+  engine.AddEngine(hooks);
+  coverage_.decoded_chunks += engine.decoded_chunks;
+}
+
+void World::Probe(bool with_losses) {
+  if (failed()) {
+    return;
+  }
+  Machine copy(*machine_, random_.Next());
+  const bool power = random_.Chance(0.8);
+  copy.Crash(random_, power);
+  const bool lossy = with_losses && plan_.loses_devices && random_.Chance(0.7);
+  RunProbe(copy, lossy ? ChooseLost() : away_, false,
+           std::string("what if a ") + (power ? "power cut" : "kill") + " now");
+}
+
+// Bytes that rot while the array is closed are found by their CRCs and decoded (P5).
+void World::ProbeCorruption() {
+  if (failed() || away_.size() >= plan_.create.parity) {
+    return;
+  }
+  Machine copy(*machine_, random_.Next());
+  copy.Crash(random_, true);
+  DeviceSet rotten;
+  while (rotten.size() + away_.size() < plan_.create.parity && !random_.OneIn(3)) {
+    const auto device = static_cast<uint8_t>(random_.Below(plan_.n));
+    if (!away_.contains(device) && rotten.insert(device).second) {
+      coverage_.corrupt_sectors += copy.device(device).Corrupt(
+          random_, plan_.geometry.slots_offset_bytes, random_.Between(1, 20));
+    }
+  }
+  RunProbe(copy, away_, false, "corrupt slots on " + Names(plan_, rotten));
+}
+
+}  // namespace eplog::torture

@@ -1,0 +1,95 @@
+// A world: one seed from the creation of its array through several lives, crashes and recoveries to
+// its end.
+//
+// Opening may be struck again and again. After a crash, and now and then while running, copies of
+// the machine are crashed in other ways, with other devices lost, recovered in RAM (read-only
+// opening) and judged: a what-if crash changes nothing. The devices that a world may lose are
+// chosen at its beginning, at most m, so that a refusal to open is never right; a device that
+// missed an opening for writing is passed in now and then and must be ignored.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/random.h"
+#include "tests/torture/coverage.h"
+#include "tests/torture/inspect.h"
+#include "tests/torture/machine.h"
+#include "tests/torture/oracle.h"
+#include "tests/torture/plan.h"
+#include "tests/torture/workload.h"
+
+namespace eplog::torture {
+
+struct WorldOptions {
+  uint64_t seed = 0;
+  Canary canary = Canary::kNone;
+  bool verbose = false;
+};
+
+class World {
+ public:
+  World(ArrayFactory& factory, const WorldOptions& options);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Empty: no promise was broken. Otherwise what, in one line.
+  std::string Run();
+
+  [[nodiscard]] const Coverage& coverage() const { return coverage_; }
+  // Of everything submitted and every answer.
+  [[nodiscard]] uint64_t hash() const;
+  [[nodiscard]] const SeedPlan& plan() const { return plan_; }
+
+ private:
+  enum class Ending : uint8_t { kCrash, kClose };
+
+  void Create();
+  bool CreateOnce(bool force);
+  void OpenAgain();
+  bool TryOpen(bool may_be_struck);
+  void Live();
+  void EndByCrash();
+  void EndByClose();
+  void Crash(bool recovering);
+  void Finish();
+  void ProbeCorruption();
+  void Probe(bool with_losses);
+  void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
+
+  Strike RandomStrike(bool recovering);
+  void ChooseUnreliable();
+  DeviceSet ChooseWithheld();
+  DeviceSet ChooseLost();
+  [[nodiscard]] bool AllLogsIn(const DeviceSet& devices) const;
+  OpenOptions Options(EngineHooks& hooks);
+  [[nodiscard]] bool failed() const { return !scene_.violation.empty(); }
+  void Violate(const std::string& what);
+  void Stalled(const std::string& what);
+  void Say(const std::string& text);
+  void DropArray();
+
+  ArrayFactory& factory_;
+  WorldOptions options_;
+  SeedPlan plan_;
+  Random random_;
+  EngineHooks hooks_;
+  BufferPool pool_;  // outlives every frame
+  Coverage coverage_;
+  Oracle oracle_;
+  Scene scene_;
+  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<Array> array_;
+  std::unique_ptr<Workload> work_;
+  DeviceSet unreliable_;        // may be withheld from openings: at most m
+  DeviceSet stale_;             // missed an opening for writing, or one that was struck
+  DeviceSet missed_;            // of them: missed an opening that succeeded
+  DeviceSet away_;              // what may be missing in this life: withheld now, or stale
+  bool logs_degraded_ = false;  // this life began without some log device
+  uint64_t crashes_ = 0;
+};
+
+}  // namespace eplog::torture
