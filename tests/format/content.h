@@ -46,14 +46,14 @@ inline Geometry GeometryNumber(uint64_t number) {
   }
 }
 
-inline Uuid TestUuid(uint8_t first) {
+constexpr Uuid TestUuid(uint8_t first) {
   Uuid uuid{};
   for (size_t i = 0; i < uuid.size(); ++i) {
     uuid[i] = static_cast<std::byte>(first + i);
   }
   return uuid;
 }
-inline const Uuid kArray = TestUuid(0xA0);
+inline constexpr Uuid kArray = TestUuid(0xA0);
 
 // A number of any magnitude, so that varints of every length occur.
 inline uint64_t AnyMagnitude(Random& random) {

@@ -174,7 +174,7 @@ struct Wrong {
 };
 
 // Content that a good CRC does not make good.
-const Wrong kWrongs[] = {
+const Wrong wrongs[] = {
     {"mark not before the sequence", [](auto& h, auto&) { h.mark = h.sequence; }},
     {"sequence 0", [](auto& h, auto&) { h.rows.clear(), h.sequence = 0, h.mark = 0; }},
     {"follows itself",
@@ -254,7 +254,7 @@ const Wrong kWrongs[] = {
 TEST(EntryHeader, ImpossibleContentBehindAGoodCrcIsRefused) {
   const Geometry g = Small();
   ASSERT_TRUE(Decoded(Encoded(Plain(g)), g).ok());
-  for (const Wrong& wrong : kWrongs) {
+  for (const Wrong& wrong : wrongs) {
     EntryHeader header = Plain(g);
     wrong.change(header, g);
     EXPECT_TRUE(FailsWith(Decoded(Encoded(header), g), ErrorCode::kCorrupt)) << wrong.what;
@@ -382,7 +382,7 @@ class RingBlockOfTwo : public ::testing::Test {
  protected:
   void SetUp() override {
     RingBlockBuilder builder(block_);
-    for (const uint64_t sequence : {5, 6}) {
+    for (const uint64_t sequence : {uint64_t{5}, uint64_t{6}}) {
       EntryHeader header;
       header.sequence = sequence;
       ASSERT_TRUE(builder.Add(Encoded(header), sequence));

@@ -20,7 +20,7 @@
 namespace eplog::format_test {
 namespace {
 
-const std::filesystem::path kHere = std::filesystem::path(__FILE__).parent_path();
+std::filesystem::path Here() { return std::filesystem::path(__FILE__).parent_path(); }
 
 std::vector<std::byte> ReadFile(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -30,7 +30,7 @@ std::vector<std::byte> ReadFile(const std::filesystem::path& path) {
 }
 
 void ExpectGolden(const std::vector<std::byte>& bytes, const char* name) {
-  const auto path = kHere / "golden" / name;
+  const auto path = Here() / "golden" / name;
   if (std::getenv("EPLOG_WRITE_GOLDEN") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
     std::ofstream out(path, std::ios::binary);
     out.write(reinterpret_cast<const char*>(bytes.data()),
@@ -231,7 +231,7 @@ TEST(Golden, Run) {
 // In docs/format.md a line "<!-- golden: NAME -->" says that the hex dump below it shows that
 // image: lines of an offset (hex), two spaces, bytes (hex).
 TEST(Golden, DumpsInTheDocumentAreTrue) {
-  std::ifstream document(kHere.parent_path().parent_path() / "docs" / "format.md");
+  std::ifstream document(Here().parent_path().parent_path() / "docs" / "format.md");
   ASSERT_TRUE(document.is_open());
   std::vector<std::byte> image;
   size_t lines = 0;
@@ -239,7 +239,7 @@ TEST(Golden, DumpsInTheDocumentAreTrue) {
     constexpr std::string_view kMarker = "<!-- golden: ";
     if (line.starts_with(kMarker)) {
       const auto name = line.substr(kMarker.size(), line.find(" -->") - kMarker.size());
-      image = ReadFile(kHere / "golden" / name);
+      image = ReadFile(Here() / "golden" / name);
       ASSERT_FALSE(image.empty()) << name;
       continue;
     }
@@ -248,7 +248,7 @@ TEST(Golden, DumpsInTheDocumentAreTrue) {
       continue;
     }
     size_t at = std::stoul(line.substr(0, 4), nullptr, 16);
-    std::istringstream bytes(line.substr(6, 3 * 16));
+    std::istringstream bytes(line.substr(6, size_t{3} * 16));
     for (std::string byte; bytes >> byte; ++at) {
       ASSERT_LT(at, image.size()) << line;
       ASSERT_EQ(image[at], static_cast<std::byte>(std::stoul(byte, nullptr, 16))) << line;

@@ -1,4 +1,5 @@
-// fio against the mount: its own check of every block under parallel direct I/O, and, when asked for, figures.
+// fio against the mount: its own check of every block under parallel direct I/O, and, when asked
+// for, figures.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,11 +12,13 @@
 namespace eplog {
 namespace {
 
-bool HaveFio() { return std::system("fio --version > /dev/null 2>&1") == 0; }
+bool HaveFio() {
+  return std::system("fio --version > /dev/null 2>&1") == 0;
+}
 
 int RunFio(const std::string& file, const std::string& options) {
-  const std::string command = "fio --name=t --filename=" + file +
-                              " --ioengine=io_uring --direct=1 --size=64M " + options;
+  const std::string command =
+      "fio --name=t --filename=" + file + " --ioengine=io_uring --direct=1 --size=64M " + options;
   return std::system(command.c_str());
 }
 
@@ -28,11 +31,11 @@ TEST(FuseFio, ParallelRandomWritesVerify) {
   ServedMount mount;
   mount.Do([](FakeArray& array) { array.max_delay_us = 300; });
   for (const char* blocks : {"--bs=4k", "--bsrange=4k-256k"}) {
-    EXPECT_EQ(RunFio(mount / "v",
-                     std::string(blocks) +
-                         " --rw=randwrite --iodepth=16 --verify=crc32c --verify_backlog=256 "
-                         "--do_verify=1 --output=/dev/null"),
-              0)
+    EXPECT_EQ(
+        RunFio(mount / "v", std::string(blocks) +
+                                " --rw=randwrite --iodepth=16 --verify=crc32c --verify_backlog=256 "
+                                "--do_verify=1 --output=/dev/null"),
+        0)
         << blocks;
   }
   mount.Do([](FakeArray& array) { EXPECT_EQ(array.changed_buffers, 0U); });

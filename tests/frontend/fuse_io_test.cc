@@ -236,7 +236,8 @@ TEST(FuseData, SyncWriteFlushesJustItsRange) {
     ASSERT_FALSE(flushes.empty()) << flags;
     EXPECT_EQ(flushes[0].offset_bytes, 40960U);
     EXPECT_EQ(flushes[0].length_bytes, 8192U);
-    // Some kernels send an FSYNC, which has no range, after a cached write as well; none after a direct one.
+    // Some kernels send an FSYNC, which has no range, after a cached write as well; none after a
+    // direct one.
     EXPECT_LE(flushes.size(), (flags & O_DIRECT) != 0 ? 1U : 2U);
   }
   std::vector<std::byte> data = Pattern(100, 3);

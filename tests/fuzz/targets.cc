@@ -48,22 +48,24 @@ Outcome OutcomeOf(const Result<T>& result) {
   return Outcome::kCorrupt;
 }
 
-struct Control {
-  explicit Control(std::span<const std::byte>& in)
-      : byte(in.empty() ? uint8_t{0} : static_cast<uint8_t>(in[0])) {
-    in = in.empty() ? in : in.subspan(1);
-  }
-  // Laid out once: planning costs more than decoding.
-  [[nodiscard]] const Geometry& geometry() const {
-    static const std::array<Geometry, 4> kGeometries = {
-        format_test::GeometryNumber(0), format_test::GeometryNumber(1),
-        format_test::GeometryNumber(2), format_test::GeometryNumber(3)};
-    return kGeometries[byte & 3];
-  }
-  [[nodiscard]] bool mend_lengths() const { return (byte & 4) != 0; }
+// Laid out once: planning costs more than decoding.
+const Geometry& GeometryOf(unsigned number) {
+  static const std::array<Geometry, 4> geometries = {
+      format_test::GeometryNumber(0), format_test::GeometryNumber(1),
+      format_test::GeometryNumber(2), format_test::GeometryNumber(3)};
+  return geometries[number & 3];
+}
 
-  uint8_t byte;
+struct Control {
+  const Geometry& geometry;
+  bool mend_lengths;
 };
+
+Control TakeControl(std::span<const std::byte>& in) {
+  const unsigned byte = in.empty() ? 0 : static_cast<unsigned>(in[0]);
+  in = in.empty() ? in : in.subspan(1);
+  return {GeometryOf(byte), (byte & 4) != 0};
+}
 
 Bytes WithControl(uint64_t seed, const Bytes& bytes) {
   Bytes out = {static_cast<std::byte>(seed & 7)};
@@ -179,12 +181,12 @@ Outcome DecodeOneEntry(std::span<const std::byte> bytes, const Geometry& g) {
 }
 
 Outcome RunEntry(std::span<const std::byte> in) {
-  const Control control(in);
-  static_cast<void>(DecodeOneEntry(in, control.geometry()));
+  const Control control = TakeControl(in);
+  static_cast<void>(DecodeOneEntry(in, control.geometry));
   Bytes bytes(in.begin(),
               in.begin() + static_cast<std::ptrdiff_t>(std::min(in.size(), kMaxEntryHeaderBytes)));
   if (bytes.size() >= kEntryBytes) {
-    if (control.mend_lengths()) {
+    if (control.mend_lengths) {
       StoreLe(bytes.data() + kUsedAt, static_cast<uint16_t>(bytes.size()));
     }
     const auto used = LoadLe<uint16_t>(bytes.data() + kUsedAt);
@@ -192,7 +194,7 @@ Outcome RunEntry(std::span<const std::byte> in) {
       FixCrc(std::span(bytes).first(used), kCrcAt);
     }
   }
-  return DecodeOneEntry(bytes, control.geometry());
+  return DecodeOneEntry(bytes, control.geometry);
 }
 
 Bytes SeedEntry(uint64_t seed) {
@@ -245,11 +247,11 @@ void MendRingBlock(Bytes& bytes, bool lengths) {
 }
 
 Outcome RunRingBlock(std::span<const std::byte> in) {
-  const Control control(in);
-  static_cast<void>(DecodeOneRingBlock(in, control.geometry()));
+  const Control control = TakeControl(in);
+  static_cast<void>(DecodeOneRingBlock(in, control.geometry));
   Bytes bytes = PaddedTo(in, kBlockBytes);
-  MendRingBlock(bytes, control.mend_lengths());
-  return DecodeOneRingBlock(bytes, control.geometry());
+  MendRingBlock(bytes, control.mend_lengths);
+  return DecodeOneRingBlock(bytes, control.geometry);
 }
 
 Bytes SeedRingBlock(uint64_t seed) {
@@ -305,8 +307,8 @@ Bytes SeedRoot(uint64_t seed) {
 }
 
 Outcome RunRun(std::span<const std::byte> in) {
-  const Control control(in);
-  const Geometry& g = control.geometry();
+  const Control control = TakeControl(in);
+  const Geometry& g = control.geometry;
   format_test::RunContent content;
   const Status status = DecodeRun(in, g, content);
   if (status.ok()) {

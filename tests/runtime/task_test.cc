@@ -14,7 +14,9 @@ namespace {
 
 using test::Await;
 
-Task<int> Immediate(int value) { co_return value; }
+Task<int> Immediate(int value) {
+  co_return value;
+}
 
 Task<uint64_t> SumOfImmediates(int count) {
   uint64_t sum = 0;
@@ -77,7 +79,9 @@ TEST(Task, CarriesMoveOnlyResults) {
   EXPECT_EQ(text->size(), 52U);
 }
 
-Task<Status> FailsWith(ErrorCode code) { co_return Fail(code, "as asked"); }
+Task<Status> FailsWith(ErrorCode code) {
+  co_return Fail(code, "as asked");
+}
 
 Task<Status> PassesOn(ErrorCode code, bool* reached) {
   Task<Status> child = FailsWith(code);

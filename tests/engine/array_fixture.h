@@ -1,0 +1,135 @@
+// An array on memory devices under the virtual clock, for tests that need neither faults nor crashes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/random.h"
+#include "device/memory_device.h"
+#include "device/wrappers.h"
+#include "eplog/array.h"
+#include "runtime/virtual_loop.h"
+
+namespace eplog {
+
+// Runs a task to its end on the loop and returns what it returns.
+template <typename T>
+T RunTask(EventLoop& loop, Task<T> task) {
+  std::optional<T> result;
+  loop.Spawn([](Task<T> inner, std::optional<T>& out) -> Task<void> {
+    out.emplace(co_await inner);
+  }(std::move(task), result));
+  const bool done = loop.RunUntil([&] { return result.has_value(); });
+  EXPECT_TRUE(done) << "the task can never end";
+  if (!done) {
+    std::abort();
+  }
+  return std::move(*result);
+}
+
+struct ArrayShape {
+  uint32_t n = 8;
+  uint32_t m = 2;
+  uint32_t chunk_bytes = 4096;
+  uint64_t ssd_bytes = uint64_t{64} << 20;
+  uint64_t log_bytes = uint64_t{64} << 20;
+  JournalMode journal = JournalMode::kFull;
+  uint64_t ring_bytes = 0;
+  bool auto_commit = true;
+};
+
+class TestArray {
+ public:
+  explicit TestArray(const ArrayShape& shape) : shape_(shape) {
+    for (uint32_t i = 0; i < shape.n + shape.m; ++i) {
+      const bool log = i >= shape.n;
+      memory_.push_back(std::make_unique<MemoryDevice>(
+            (log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i), log ? shape.log_bytes : shape.ssd_bytes));
+      counting_.push_back(std::make_unique<CountingDevice>(*memory_.back()));
+    }
+    CreateOptions options;
+    options.parity = shape.m;
+    options.chunk_bytes = shape.chunk_bytes;
+    options.journal = shape.journal;
+    options.ring_bytes = shape.ring_bytes;
+    options.entropy = 1;
+    std::vector<Device*> all = Devices();
+    const Status created = RunTask(
+        loop, Array::Create(loop, {all.begin(), all.begin() + shape.n}, {all.begin() + shape.n, all.end()}, options));
+    EXPECT_TRUE(created.ok()) << created.error().ToString();
+    Open();
+  }
+  ~TestArray() {
+    if (array) {
+      EXPECT_TRUE(Close().ok());
+    }
+  }
+
+  std::vector<Device*> Devices() {
+    std::vector<Device*> all;
+    for (auto& device : counting_) {
+      all.push_back(device.get());
+    }
+    return all;
+  }
+  void Open(bool read_only = false) {
+    OpenOptions options;
+    options.entropy = ++lives_;
+    options.auto_commit = shape_.auto_commit;
+    options.read_only = read_only;
+    auto opened = RunTask(loop, Array::Open(loop, Devices(), options));
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    array = std::move(*opened);
+  }
+  Status Close() {
+    Status status = RunTask(loop, array->Close());
+    array.reset();
+    return status;
+  }
+  // A process kill: what the devices have, they have.
+  void Kill() {
+    loop.Abort();
+    array.reset();
+  }
+  CountingDevice& counter(uint32_t index) { return *counting_[index]; }
+
+  VolumeId CreateVolume(const std::string& name, uint64_t size) {
+    const auto id = RunTask(loop, array->CreateVolume(name, size));
+    EXPECT_TRUE(id.ok()) << id.error().ToString();
+    return id.ok() ? *id : VolumeId();
+  }
+  Status Write(VolumeId volume, uint64_t offset, std::span<const std::byte> data) {
+    return RunTask(loop, array->Write(volume, offset, data));
+  }
+  std::vector<std::byte> Read(VolumeId volume, uint64_t offset, size_t size) {
+    Buffer buffer = pool.Get(size);
+    const Status status = RunTask(loop, array->Read(volume, offset, buffer.span()));
+    EXPECT_TRUE(status.ok()) << status.error().ToString();
+    return {buffer.data(), buffer.data() + size};
+  }
+
+  VirtualLoop loop;
+  BufferPool pool;
+  std::unique_ptr<Array> array;
+
+ private:
+  ArrayShape shape_;
+  std::vector<std::unique_ptr<MemoryDevice>> memory_;
+  std::vector<std::unique_ptr<CountingDevice>> counting_;
+  uint64_t lives_ = 0;
+};
+
+inline std::vector<std::byte> RandomBytes(Random& random, size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) {
+    byte = static_cast<std::byte>(random.Next());
+  }
+  return bytes;
+}
+
+}  // namespace eplog

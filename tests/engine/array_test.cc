@@ -1,0 +1,129 @@
+// The public API end to end on memory devices: what a user of an array sees.
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+TEST(Array, NeverWrittenReadsAsZeros) {
+  TestArray test({});
+  const VolumeId volume = test.CreateVolume("v", 1 << 20);
+  EXPECT_EQ(test.Read(volume, 12345, 5000), std::vector<std::byte>(5000));
+}
+
+class ArrayGeometry : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t, JournalMode>> {
+ protected:
+  static ArrayShape Shape() {
+    ArrayShape shape;
+    std::tie(shape.n, shape.m, shape.chunk_bytes, shape.journal) = GetParam();
+    return shape;
+  }
+};
+
+TEST_P(ArrayGeometry, RandomWritesSurviveKillCommitCheckpointAndRestart) {
+  TestArray test(Shape());
+  constexpr size_t kSize = 3 << 20;
+  const VolumeId volume = test.CreateVolume("v", kSize);
+  std::vector<std::byte> model(kSize);
+  Random random(7);
+  const auto scribble = [&](int writes) {
+    for (int i = 0; i < writes; ++i) {
+      const size_t offset = random.Below(kSize);
+      const size_t size = std::min<size_t>(kSize - offset, 1 + random.Below(random.OneIn(8) ? 400000 : 9000));
+      const auto bytes = RandomBytes(random, size);
+      ASSERT_TRUE(test.Write(volume, offset, bytes).ok());
+      std::copy(bytes.begin(), bytes.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
+    }
+  };
+  const auto verify = [&](const char* when) {
+    ASSERT_TRUE(test.Read(volume, 0, kSize) == model) << when;
+    const auto report = RunTask(test.loop, test.array->Check({}));
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->problems_found, 0U) << when << ": " << report->problems.front();
+  };
+  scribble(60);
+  verify("after writing");
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  test.Kill();
+  test.Open();
+  verify("after a kill");
+  scribble(40);
+  ASSERT_TRUE(RunTask(test.loop, test.array->Commit({})).ok());
+  EXPECT_EQ(test.array->GetStatus().pending_chunks, 0U);
+  verify("after a commit");
+  scribble(30);
+  ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint()).ok());
+  scribble(10);
+  verify("after a checkpoint");
+  ASSERT_TRUE(test.Close().ok());
+  test.Open(true);
+  verify("read-only");
+  ASSERT_TRUE(test.Close().ok());
+  test.Open();
+  verify("after a restart");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ArrayGeometry,
+    ::testing::Values(std::tuple(3U, 1U, 4096U, JournalMode::kFull), std::tuple(2U, 1U, 4096U, JournalMode::kLog),
+                      std::tuple(8U, 2U, 4096U, JournalMode::kFull), std::tuple(6U, 2U, 16384U, JournalMode::kLog),
+                      std::tuple(7U, 3U, 4096U, JournalMode::kFull), std::tuple(10U, 4U, 65536U, JournalMode::kLog)));
+
+TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
+  TestArray test({});
+  const VolumeId a = test.CreateVolume("a", 1 << 20);
+  const VolumeId b = test.CreateVolume("b", 1 << 20);
+  Random random(1);
+  const auto bytes = RandomBytes(random, 100000);
+  ASSERT_TRUE(test.Write(a, 5, bytes).ok());
+  EXPECT_EQ(RunTask(test.loop, test.array->CreateVolume("a", 1)).error().code, ErrorCode::kExists);
+  EXPECT_EQ(RunTask(test.loop, test.array->RenameVolume(a, "b", false)).error().code, ErrorCode::kExists);
+  ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(a, "b", true)).ok());
+  EXPECT_FALSE(test.array->GetVolume(b));
+  ASSERT_EQ(test.array->Volumes().size(), 1U);
+  EXPECT_EQ(test.array->FindVolume("b")->id, a);
+  // Shrink in the middle of a chunk and grow again: what was cut off is zero.
+  ASSERT_TRUE(RunTask(test.loop, test.array->ResizeVolume(a, 50000)).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->ResizeVolume(a, 100005)).ok());
+  auto expected = bytes;
+  std::fill(expected.begin() + 50000 - 5, expected.end(), std::byte{0});
+  EXPECT_TRUE(test.Read(a, 5, 100000) == expected);
+  test.Kill();
+  test.Open();
+  EXPECT_TRUE(test.Read(a, 5, 100000) == expected);
+  const uint64_t free_before = test.array->GetStatus().free_bytes;
+  ASSERT_TRUE(RunTask(test.loop, test.array->DeleteVolume(a)).ok());
+  ASSERT_TRUE(test.Close().ok());
+  test.Open();
+  EXPECT_GT(test.array->GetStatus().free_bytes, free_before);
+  EXPECT_TRUE(test.array->Volumes().empty());
+}
+
+// A full array: overwriting goes on for ever, a new extent is refused.
+TEST(Array, OverwritingAFullArrayNeverMeetsNoSpace) {
+  ArrayShape shape;
+  shape.n = 4;
+  shape.ssd_bytes = uint64_t{4} << 20;
+  shape.log_bytes = uint64_t{1} << 20;
+  shape.ring_bytes = 8 * 4096;
+  TestArray test(shape);
+  const uint64_t capacity = test.array->GetStatus().capacity_bytes;
+  const VolumeId volume = test.CreateVolume("v", capacity + (1 << 20));
+  Random random(3);
+  const auto block = RandomBytes(random, 65536);
+  for (uint64_t offset = 0; offset < capacity; offset += block.size()) {
+    const auto part = std::span(block).first(std::min<uint64_t>(block.size(), capacity - offset));
+    ASSERT_TRUE(test.Write(volume, offset, part).ok()) << offset;
+  }
+  EXPECT_EQ(test.Write(volume, capacity, block).error().code, ErrorCode::kNoSpace);
+  for (int i = 0; i < 3000; ++i) {
+    const uint64_t offset = random.Below(capacity / 4096) * 4096;
+    ASSERT_TRUE(test.Write(volume, offset, std::span(block).first(4096)).ok()) << i;
+  }
+  const auto report = RunTask(test.loop, test.array->Check({}));
+  EXPECT_EQ(report->problems_found, 0U) << report->problems.front();
+  EXPECT_GT(test.array->GetStatus().traffic.checkpoints, 0U);
+}
+
+}  // namespace
+}  // namespace eplog
