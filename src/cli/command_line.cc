@@ -95,6 +95,7 @@ const CLI::App* ChosenVerb(const CLI::App& app, std::string& name) {
 
 void DeclareVerbs(CLI::App& app, Run& run) {
   app.name("eplog");
+  app.require_subcommand(1);  // one at most: later words are never taken for verbs
   app.set_help_flag("-h,--help", "print help and leave");
   app.set_version_flag("--version", kVersion, "print the version and leave");
   app.get_formatter()->column_width(36);

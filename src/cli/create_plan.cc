@@ -175,32 +175,40 @@ Status PlanMembers(const CreateRequest& request, CreatePlan& plan) {
   return OkStatus();
 }
 
+// `path`, or the nearest of the directories above it that exists.
+std::filesystem::path NearestThere(std::filesystem::path path) {
+  std::error_code ignored;
+  while (!std::filesystem::exists(path, ignored) && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
 // The place where the array goes, and an array that is there already.
 Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
   const std::filesystem::path& file = plan.file.file;
   std::error_code ignored;
-  const auto directory = std::filesystem::status(file.parent_path(), ignored);
-  if (std::filesystem::exists(directory) && !std::filesystem::is_directory(directory)) {
-    return Fail(ErrorCode::kExists,
-                fmt::format("{} is not a directory", file.parent_path().string()));
+  const std::filesystem::path above = NearestThere(file.parent_path());
+  if (!std::filesystem::is_directory(above, ignored)) {
+    return Fail(ErrorCode::kExists, fmt::format("{} is not a directory", above.string()));
   }
   const auto old_type = std::filesystem::symlink_status(file, ignored).type();
-  if (old_type == std::filesystem::file_type::not_found) {
+  if (old_type == std::filesystem::file_type::not_found ||
+      old_type == std::filesystem::file_type::none) {
     return OkStatus();
   }
-  if (old_type != std::filesystem::file_type::regular) {
-    return Fail(ErrorCode::kExists, fmt::format("{} exists and is no array.toml", file.string()));
-  }
   auto old = LoadArrayFile(file);
+  if (old_type != std::filesystem::file_type::regular || !old.ok()) {
+    return Fail(
+        ErrorCode::kExists,
+        fmt::format("{} exists and does not describe an array; move it away", file.string()));
+  }
   if (!request.force) {
     return Fail(
         ErrorCode::kExists,
-        fmt::format("{} holds an array already{}; take another directory, or --force to destroy it",
-                    plan.file.Argument().string(),
-                    old.ok() ? fmt::format(" ('{}')", old->name) : ""));
-  }
-  if (!old.ok()) {
-    return OkStatus();  // unreadable: only replaced
+        fmt::format(
+            "{} holds an array already ('{}'); take another directory, or --force to destroy it",
+            plan.file.Argument().string(), old->name));
   }
   for (const MemberPath& member : old->members) {
     const std::filesystem::path path = old->Locate(member);
@@ -333,11 +341,8 @@ Status PlanLayout(const CreateRequest& request, CreatePlan& plan) {
 }
 
 // Free bytes of the file system where `directory` is or will be.
-Result<uint64_t> FreeBytes(std::filesystem::path directory) {
-  std::error_code ignored;
-  while (!std::filesystem::exists(directory, ignored) && directory.has_relative_path()) {
-    directory = directory.parent_path();
-  }
+Result<uint64_t> FreeBytes(const std::filesystem::path& wanted) {
+  const std::filesystem::path directory = NearestThere(wanted);
   struct statvfs info = {};
   if (::statvfs(directory.c_str(), &info) != 0) {
     return FailErrno(errno, "cannot tell the free space of " + directory.string());

@@ -87,7 +87,7 @@ struct CreateFileOptions {
   bool sparse =
       false;  // a hole instead of zeros: quick, but synchronous writes cost twice as much later
   bool overwrite = false;  // an existing file is emptied; otherwise refused with kExists
-  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
 };
 
 // Makes a member file of `size_bytes` (a multiple of 4 KiB): reserved first, so that a full disk is

@@ -1,6 +1,8 @@
 #include "device/members.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 
 #include "runtime/task_group.h"
@@ -62,11 +64,32 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes, std::spa
   ++counters.reads;
   if (status.ok()) {
     counters.bytes_read += TotalBytes(into);
+    if (!overlay_.empty()) {
+      ApplyOverlay(device, offset_bytes, into);
+    }
   } else {
     ++counters.read_errors;
     status.error().device = device.value;
   }
   co_return status;
+}
+
+void MemberSet::ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const {
+  const uint64_t end = offset_bytes + TotalBytes(into);
+  for (auto it = overlay_.lower_bound({device.value, 0});
+       it != overlay_.end() && it->first.first == device.value && it->first.second < end; ++it) {
+    const Buffer& bytes = it->second;
+    uint64_t part_offset = offset_bytes;
+    for (const iovec& part : into) {
+      const uint64_t first = std::max(part_offset, it->first.second);
+      const uint64_t last = std::min(part_offset + part.iov_len, it->first.second + bytes.size());
+      if (first < last) {
+        std::memcpy(static_cast<std::byte*>(part.iov_base) + (first - part_offset),
+                    bytes.data() + (first - it->first.second), last - first);
+      }
+      part_offset += part.iov_len;
+    }
+  }
 }
 
 Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> from,

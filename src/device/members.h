@@ -6,9 +6,12 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/types.h"
 #include "device/device.h"
 #include "device/io_kind.h"
@@ -72,16 +75,24 @@ class MemberSet {
   Task<Status> WriteBytes(DeviceIndex device, uint64_t offset_bytes,
                           std::span<const std::byte> from, IoKind kind);
 
+  // A read-only opening recovers in RAM: from now on reads see `bytes` at this place instead of what is on the device.
+  void Overlay(DeviceIndex device, uint64_t offset_bytes, Buffer bytes) {
+    overlay_.insert_or_assign({device.value, offset_bytes}, std::move(bytes));
+  }
+
   // Flushes the live devices whose bit is set in `mask`, all at once; the first error.
   Task<Status> FlushMask(uint64_t mask);
   [[nodiscard]] uint64_t live_mask() const;
 
  private:
+  void ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const;
+
   EventLoop& loop_;
   std::vector<Device*> devices_;
   std::vector<MemberCounters> counters_;
   BeforeIo before_io_;
   bool drop_flushes_ = false;
+  std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 
 }  // namespace eplog

@@ -125,13 +125,16 @@ Task<Status> FaultDevice::Write(uint64_t offset_bytes, std::span<const iovec> fr
 
 Task<Status> FaultDevice::Flush() {
   const Fault* fault = Strike(RequestKind::kFlush, 0, 0);
-  return fault == nullptr ? below().Flush()
-                          : StruckOther(*fault, RequestKind::kFlush, 0, below().Flush());
+  const bool forward = fault == nullptr || fault->action == Fault::Action::kFailAfter;
+  Task<Status> flush = forward ? below().Flush() : Task<Status>();
+  return fault == nullptr ? std::move(flush)
+                          : StruckOther(*fault, RequestKind::kFlush, 0, std::move(flush));
 }
 
 Task<Status> FaultDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   const Fault* fault = Strike(RequestKind::kDiscard, offset_bytes, length_bytes);
-  Task<Status> discard = below().Discard(offset_bytes, length_bytes);
+  const bool forward = fault == nullptr || fault->action == Fault::Action::kFailAfter;
+  Task<Status> discard = forward ? below().Discard(offset_bytes, length_bytes) : Task<Status>();
   return fault == nullptr
              ? std::move(discard)
              : StruckOther(*fault, RequestKind::kDiscard, offset_bytes, std::move(discard));
@@ -201,6 +204,7 @@ Task<Status> FaultDevice::WriteCopy(uint64_t offset_bytes, std::span<const iovec
   co_return co_await write;
 }
 
+// `request` is empty unless the fault lets it through.
 Task<Status> FaultDevice::StruckOther(Fault fault, RequestKind kind, uint64_t offset_bytes,
                                       Task<Status> request) {
   if (fault.action == Fault::Action::kDrop) {

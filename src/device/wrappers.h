@@ -68,7 +68,7 @@ struct Fault {
     kFailAfter,   // it is carried out, then fails
     kFailPartly,  // the first half (in whole sectors) of a write is carried out, then it fails
     kCorrupt,     // a read succeeds with one bit wrong; a write stores one bit wrong
-    kDrop,        // a write, flush or discard succeeds and does nothing
+    kDrop,        // a write, flush or discard succeeds and does nothing; a read fails
   };
   RequestMask kinds = kAnyRequest;
   uint64_t nth = 1;           // strikes the nth matching request from now on; 1 is the next

@@ -60,7 +60,7 @@ Task<Status> Admission::Admit(Grant& grant, uint64_t ssd_mask, uint64_t blocks) 
   ssd_mask_ = ssd_mask;
   blocks_ = blocks;
   while (!core_.stop_error && !(HaveSlots(ssd_mask) && appender_.CanPromise(blocks))) {
-    keeper_->Kick();
+    core_.kick.NotifyAll();
     co_await core_.space_changed.Wait();
   }
   waiting_ = false;

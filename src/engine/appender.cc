@@ -163,7 +163,7 @@ bool Appender::CanAppend() {
   blocked_ = unstable >= kMaxUnstableBytes || RingShort() ||
              (!urgent_.empty() && !RoomInLog(1, kLogReserveForRecovery));
   if (blocked_) {
-    core_.space_changed.NotifyAll();  // whoever makes room looks at `blocked`
+    core_.kick.NotifyAll();
   }
   return !blocked_;
 }
@@ -287,7 +287,7 @@ void Appender::Number(Entry& entry) {
   EntryHeader& header = entry.header;
   header.epoch = epoch_;
   header.sequence = next_.sequence + 1;
-  header.mark = flusher_->mark();
+  header.mark = newest_mark_ = flusher_->mark();
   header.place = next_.place;
   header.length_blocks =
       1 + static_cast<uint32_t>(header.log_stripes.size()) * core_.geometry.chunk_blocks();

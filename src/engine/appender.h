@@ -121,11 +121,24 @@ class Appender {
   void CheckpointCounts(uint64_t place);
   [[nodiscard]] bool blocked() const { return blocked_; }  // appends wait for log or ring room or for stability
   [[nodiscard]] bool RingShort() const;
+  // Of the newest entry that was made.
+  [[nodiscard]] uint64_t newest_mark() const { return newest_mark_; }
   [[nodiscard]] size_t in_flight() const { return in_flight_.size(); }
 
-  // Log chunks from here on are being read: their space stays taken. Balanced by Unpin.
-  void PinLog(uint64_t place) { log_pins_.push_back(place); }
-  void UnpinLog(uint64_t place);
+  // Log chunks from this place on are being read: their space stays taken.
+  class [[nodiscard]] LogPin {
+   public:
+    LogPin(Appender& appender, uint64_t place) : appender_(appender), place_(place) {
+      appender_.log_pins_.push_back(place);
+    }
+    LogPin(const LogPin&) = delete;
+    LogPin& operator=(const LogPin&) = delete;
+    ~LogPin() { appender_.UnpinLog(place_); }
+
+   private:
+    Appender& appender_;
+    uint64_t place_;
+  };
 
   // Newest entry that wrote to an extent.
   [[nodiscard]] uint64_t LastWrite(ExtentIndex extent) const { return last_write_[extent.value]; }
@@ -137,6 +150,7 @@ class Appender {
  private:
   struct Entry;
 
+  void UnpinLog(uint64_t place);
   [[nodiscard]] bool HasWork() const { return !urgent_.empty() || !records_.empty() || queued_chunks_ != 0; }
   bool CanAppend();
   [[nodiscard]] bool RoomInLog(uint64_t blocks, uint64_t reserve) const;
@@ -164,6 +178,7 @@ class Appender {
   Position applied_;  // after the newest applied entry
   uint64_t checkpoint_place_ = 0;
   uint64_t promised_blocks_ = 0;
+  uint64_t newest_mark_ = 0;
   bool blocked_ = false;
   bool ending_ = false;
   bool running_ = false;

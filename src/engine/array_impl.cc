@@ -23,7 +23,6 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       volumes_(core_, appender_, flusher_, admission_, writer_),
       requests_(loop) {
   admission_.set_keeper(keeper_);
-  flusher_.set_keeper(keeper_);
 }
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
@@ -60,6 +59,8 @@ Task<Status> ArrayImpl::Start() {
     Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
     status = co_await repairing;
     EPLOG_CO_TRY(status);
+  } else {
+    recovery.MendInRam();
   }
   appender_.Open(recovery.epoch(), recovery.position(), recovery.checkpoint_place(), flusher_);
   flusher_.Open(recovery.position().sequence, recovery.position().place);
@@ -68,7 +69,7 @@ Task<Status> ArrayImpl::Start() {
   recovery_us_ = core_.loop.NowUs() - start;
   if (writing) {
     core_.loop.Spawn(appender_.Run());
-    core_.loop.Spawn(keeper_.Run());
+    keeper_.Start();
     volumes_.Open();
   }
   co_return OkStatus();

@@ -16,7 +16,8 @@ constexpr size_t kRowsAtOnce = 16;
 
 class Checker {
  public:
-  Checker(Core& core, ChunkReader& reader) : core_(core), reader_(reader) {}
+  Checker(Core& core, ChunkReader& reader, Appender& appender)
+      : core_(core), reader_(reader), appender_(appender) {}
 
   Task<Status> Run(const Progress& progress);
   CheckReport report;
@@ -36,10 +37,11 @@ class Checker {
   void CheckReferences();
   Task<Status> CheckRow(StripeIndex stripe);
   Task<bool> CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, const std::string& what);
-  Task<Status> CheckLogStripe(LogStripeId id);
+  Task<Status> CheckLogStripe(LogStripeId id, uint64_t sequence);
 
   Core& core_;
   ChunkReader& reader_;
+  Appender& appender_;
 };
 
 std::string Checker::Where(ChunkIndex chunk) const {
@@ -131,10 +133,19 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
   co_return OkStatus();
 }
 
-Task<Status> Checker::CheckLogStripe(LogStripeId id) {
+Task<Status> Checker::CheckLogStripe(LogStripeId id, uint64_t sequence) {
   const Geometry& g = core_.geometry;
+  if (!core_.state->pending.IsLive(id, sequence)) {
+    co_return OkStatus();  // the array is at work, and this one has died since
+  }
   const LogStripeView view = core_.state->pending.View(id);
   ++report.log_stripes_checked;
+  // Whatever happens to it meanwhile, what it is made of stays where it is.
+  Pins pins(core_);
+  for (const LogStripeMember& member : view.members) {
+    pins.Add(g.SsdOf(member.chunk), member.word);
+  }
+  const Appender::LogPin log_pin(appender_, view.place);
   std::vector<Buffer> buffers;
   std::array<const std::byte*, kMaxSsds> content{};
   bool all = true;
@@ -176,14 +187,14 @@ Task<Status> Checker::CheckLogStripe(LogStripeId id) {
 Task<Status> Checker::Run(const Progress& progress) {
   CheckReferences();
   const Geometry& g = core_.geometry;
-  std::vector<LogStripeId> live;
+  std::vector<std::pair<LogStripeId, uint64_t>> live;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
-    live.push_back(id);
+    live.emplace_back(id, core_.state->pending.SequenceOf(id));
     return true;
   });
   const uint64_t total = uint64_t{g.stripes} + live.size();
   for (size_t i = 0; i < live.size(); ++i) {
-    Task<Status> checking = CheckLogStripe(live[i]);
+    Task<Status> checking = CheckLogStripe(live[i].first, live[i].second);
     Status status = co_await checking;
     EPLOG_CO_TRY(status);
     if (progress && i % 1024 == 0) {
@@ -216,7 +227,7 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Status status = Readable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Checker checker(core_, reader_);
+  Checker checker(core_, reader_, appender_);
   Task<Status> running = checker.Run(progress);
   status = co_await running;
   EPLOG_CO_TRY(status);

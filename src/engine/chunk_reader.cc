@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/crc32c.h"
@@ -128,14 +129,12 @@ Task<Status> ChunkReader::DecodePending(ChunkIndex chunk, LogStripeId id, std::s
     data.push_back(buffers.back().span());
     wanted = view.members[i].chunk == chunk ? i : wanted;
   }
+  std::optional<Appender::LogPin> log_pin;
   if (appender_ != nullptr) {
-    appender_->PinLog(view.place);
+    log_pin.emplace(*appender_, view.place);
   }
   Task<Status> read = ReadLogStripe(view, data);
   Status status = co_await read;
-  if (appender_ != nullptr) {
-    appender_->UnpinLog(view.place);
-  }
   EPLOG_CO_TRY(status);
   std::memcpy(into.data(), data[wanted].data(), into.size());
   co_return OkStatus();

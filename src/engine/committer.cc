@@ -60,11 +60,18 @@ Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
 }
 
 Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
+  // Rows are locked in ascending order, as by everybody who holds several: no circle of waiting.
+  std::vector<StripeIndex> order(stripes.begin(), stripes.end());
+  std::sort(order.begin(), order.end());
   std::vector<std::unique_ptr<Install>> installs;
-  TaskGroup group(core_.loop);
-  for (const StripeIndex stripe : stripes) {
+  for (const StripeIndex stripe : order) {
     installs.push_back(std::make_unique<Install>(core_, stripe));
-    group.Start(Prepare(*installs.back()));
+    Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
+    installs.back()->lock = co_await locking;
+  }
+  TaskGroup group(core_.loop);
+  for (const auto& install : installs) {
+    group.Start(Prepare(*install));
   }
   Task<Status> all = group.Wait();
   Status status = co_await all;
@@ -114,8 +121,6 @@ bool Committer::TakeVersions(Install& install) {
 
 Task<Status> Committer::Prepare(Install& install) {
   const Geometry& g = core_.geometry;
-  Task<KeyedLocks::Guard> locking = writer_.rows.Lock(install.stripe.value);
-  install.lock = co_await locking;
   if (!TakeVersions(install)) {
     install.lock.Release();
     install.pins.Release();

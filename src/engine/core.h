@@ -40,6 +40,7 @@ struct Core {
         rings(event_loop, members, geometry, identity.array_uuid, pool),
         random(open_options.entropy),
         space_changed(event_loop),
+        kick(event_loop),
         stopped(event_loop) {
     if (hooks.before_io) {
       members.set_before_io(hooks.before_io);
@@ -64,6 +65,7 @@ struct Core {
   Traffic lifetime_before;  // of earlier lives, from the checkpoint
 
   Event space_changed;  // slots or log room may have become free
+  Event kick;           // the keeper should look whether something is due or short
 
   // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way that this life
   // cannot go on with. Reads still work where they can; reopening recovers.
@@ -75,6 +77,7 @@ struct Core {
       stop_error = error;
       stopped.NotifyAll();
       space_changed.NotifyAll();
+      kick.NotifyAll();
     }
   }
   [[nodiscard]] Status Running() const {

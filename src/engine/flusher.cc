@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "engine/appender.h"
-#include "engine/keeper.h"
 
 namespace eplog {
 
@@ -15,8 +14,8 @@ void Flusher::Open(uint64_t stable, uint64_t stable_place) {
 
 void Flusher::Applied(UnstableEntry entry) {
   entry.applied_us = core_.loop.NowUs();
-  if (unstable_.empty() && keeper_ != nullptr) {
-    keeper_->Kick();  // its clock for the engine's own flush starts
+  if (unstable_.empty()) {
+    core_.kick.NotifyAll();  // the keeper's clock for the engine's own flush starts
   }
   unstable_.push_back(entry);
   if (core_.rings.HasFullBlock()) {
@@ -110,6 +109,7 @@ void Flusher::Advance(uint64_t target) {
   core_.state->pending.Stable(target);
   core_.space.Covered(core_.canary(Canary::kSlotReuse) ? target : cover_);
   core_.space_changed.NotifyAll();
+  core_.kick.NotifyAll();
   appender_.Wake();
 }
 

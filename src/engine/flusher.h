@@ -13,7 +13,6 @@
 namespace eplog {
 
 class Appender;
-class Keeper;
 
 class Flusher {
  public:
@@ -21,7 +20,6 @@ class Flusher {
 
   // Everything up to `position` is stable, and a mark that covers it is.
   void Open(uint64_t stable, uint64_t stable_place);
-  void set_keeper(Keeper& keeper) { keeper_ = &keeper; }
 
   struct UnstableEntry {
     uint64_t sequence = 0;
@@ -55,7 +53,6 @@ class Flusher {
 
   Core& core_;
   Appender& appender_;
-  Keeper* keeper_ = nullptr;
   Event changed_;
   std::deque<UnstableEntry> unstable_;
   uint64_t stable_ = 0;

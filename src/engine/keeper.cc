@@ -41,41 +41,75 @@ bool Keeper::FlushDue() const {
          core_.loop.NowUs() >= flusher_.oldest_unstable_us() + core_.options.engine_flush_us;
 }
 
-Task<void> Keeper::Run() {
-  running_ = true;
-  while (!stopping_ && !core_.stop_error) {
-    const uint64_t before = appender_.applied().sequence + appender_.checkpoint_place() + flusher_.covered();
-    Status status;
-    const bool short_of_room = LogShort() || SlotsShort() || RingsShort();
-    if (short_of_room) {
-      Task<Status> room = MakeRoom();
-      status = co_await room;
-    } else if (FlushDue()) {
-      Task<Status> flush = FlushAndMark();
-      status = co_await flush;
-    } else if (flusher_.has_unstable()) {
-      co_await kick_.WaitUntil(flusher_.oldest_unstable_us() + core_.options.engine_flush_us);
-      continue;
-    } else {
-      co_await kick_.Wait();
-      continue;
-    }
-    const uint64_t after = appender_.applied().sequence + appender_.checkpoint_place() + flusher_.covered();
-    if (short_of_room && (before == after || !status.ok())) {
-      // Nothing to gain at the moment: what holds the space is still in somebody's hands.
-      co_await kick_.WaitUntil(core_.loop.NowUs() + kRetryUs);
-    }
-  }
-  running_ = false;
-  ended_.NotifyAll();
+// Something freed waits for a covering mark, and no entry carries one yet.
+bool Keeper::MarkDue() const {
+  const uint64_t waiting = core_.space.newest_waiting().value_or(0);
+  return waiting > flusher_.covered() && waiting <= flusher_.stable() && appender_.newest_mark() < waiting;
+}
+
+void Keeper::Start() {
+  tasks_.Add(2);
+  core_.loop.Spawn(Stability());
+  core_.loop.Spawn(Space());
 }
 
 Task<void> Keeper::Stop() {
   stopping_ = true;
-  kick_.NotifyAll();
-  while (running_) {
-    co_await ended_.Wait();
+  core_.kick.NotifyAll();
+  Task<void> wait = tasks_.Wait();
+  co_await wait;
+}
+
+Task<void> Keeper::Stability() {
+  while (!stopping_ && !core_.stop_error) {
+    if (RingsShort()) {
+      const uint64_t before = checkpointer_.covered();
+      Task<Status> relief = FlushAndCheckpoint();
+      const Status status = co_await relief;
+      if (!status.ok() || checkpointer_.covered() == before) {
+        co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      }
+    } else if (FlushDue()) {
+      Task<Status> flush = flusher_.FlushAll();
+      const Status status = co_await flush;
+      static_cast<void>(status);  // a failed flush has stopped the array
+    } else if (flusher_.has_unstable()) {
+      co_await core_.kick.WaitUntil(flusher_.oldest_unstable_us() + core_.options.engine_flush_us);
+    } else {
+      co_await core_.kick.Wait();
+    }
   }
+  tasks_.Done();
+}
+
+Task<void> Keeper::Space() {
+  while (!stopping_ && !core_.stop_error) {
+    if (LogShort() || SlotsShort()) {
+      const uint64_t before = appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
+      Task<Status> room = MakeRoom();
+      const Status status = co_await room;
+      const uint64_t after = appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
+      if (before == after || !status.ok()) {
+        // Nothing to gain at the moment: what holds the space is still in somebody's hands.
+        co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      }
+    } else if (MarkDue()) {
+      Task<Status> mark = AppendMark();
+      const Status status = co_await mark;
+      static_cast<void>(status);  // a failed append has stopped the array
+    } else {
+      co_await core_.kick.Wait();
+    }
+  }
+  tasks_.Done();
+}
+
+Task<Status> Keeper::FlushAndCheckpoint() {
+  Task<Status> flush = flusher_.FlushAll();
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  Task<Status> checkpoint = checkpointer_.Checkpoint();
+  co_return co_await checkpoint;
 }
 
 Task<Status> Keeper::AppendMark() {
@@ -141,7 +175,7 @@ Task<Status> Keeper::MakeRoom() {
     status = co_await mark;
     EPLOG_CO_TRY(status);
   }
-  if (log_short || RingsShort()) {
+  if (log_short) {
     Task<Status> checkpoint = checkpointer_.Checkpoint();
     status = co_await checkpoint;
   }

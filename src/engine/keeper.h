@@ -1,5 +1,9 @@
-// Keeper: the background work that keeps an array going (sections 5 and 7): the engine's own flush, parity commit
-// when log or slots run short, marks that let freed slots go, checkpoints when log or rings run short.
+// Keeper: the background work that keeps an array going (sections 5 and 7), in two tasks that must not wait for each
+// other:
+//   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no append, so that an
+//              append may wait for it.
+//   Space:     parity commit when log or slots run short, marks that let freed slots go, checkpoints for the log. Its
+//              commits append, and so may wait for Stability.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +28,16 @@ class Keeper {
         committer_(committer),
         checkpointer_(checkpointer),
         admission_(admission),
-        kick_(core.loop),
-        ended_(core.loop) {}
+        tasks_(core.loop) {}
 
-  Task<void> Run();
-  void Kick() { kick_.NotifyAll(); }
+  void Start();
   // Cheap: kicks if something begins to run short.
   void LookSoon() {
     if (LogShort() || SlotsShort() || RingsShort()) {
-      Kick();
+      core_.kick.NotifyAll();
     }
   }
-  // Ends Run after what it is doing.
+  // Ends both tasks after what they are doing.
   Task<void> Stop();
 
   // Log blocks that committing so many stripes takes at most.
@@ -52,8 +54,12 @@ class Keeper {
   [[nodiscard]] std::vector<StripeIndex> ChooseStripes(bool log_short) const;
   [[nodiscard]] size_t StripesThatFitReserve() const;
   [[nodiscard]] uint64_t BlocksABatch() const;
+  [[nodiscard]] bool MarkDue() const;
+  Task<void> Stability();
+  Task<void> Space();
   Task<Status> MakeRoom();
   Task<Status> FlushAndMark();
+  Task<Status> FlushAndCheckpoint();
 
   Core& core_;
   Appender& appender_;
@@ -61,10 +67,8 @@ class Keeper {
   Committer& committer_;
   Checkpointer& checkpointer_;
   Admission& admission_;
-  Event kick_;
-  Event ended_;
+  WaitGroup tasks_;
   bool stopping_ = false;
-  bool running_ = false;
 };
 
 }  // namespace eplog

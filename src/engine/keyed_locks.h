@@ -1,6 +1,7 @@
 // Mutual exclusion by key between coroutines: one lock a chunk, one a row. An unlocked key costs nothing.
 //
-// Order, so that nobody waits in a circle: space first (Admission), then the row, then chunks in ascending order.
+// Order, so that nobody waits in a circle: space first (Admission), then rows in ascending order, then chunks in
+// ascending order.
 #pragma once
 
 #include <cstdint>

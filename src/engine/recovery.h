@@ -35,6 +35,9 @@ class Recovery {
   // of the new life.
   Task<Status> Repair(Superblocks& superblocks, Checkpointer& checkpointer);
 
+  // For a read-only opening: what Repair would write to slots and log is seen by reads from now on.
+  void MendInRam();
+
   // Where the log goes on, after Analyse: the cut; after Repair: behind the new epoch's first entry.
   [[nodiscard]] const Appender::Position& position() const { return position_; }
   [[nodiscard]] const Epoch& epoch() const { return epoch_; }

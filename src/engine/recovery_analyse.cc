@@ -335,6 +335,21 @@ Task<Status> Recovery::CheckDamage() {
   co_return OkStatus();
 }
 
+void Recovery::MendInRam() {
+  for (Mend& mend : mends_) {
+    if (!mend.log) {
+      core_.members.Overlay(mend.device, mend.at, std::move(mend.bytes));
+      continue;
+    }
+    for (size_t done = 0; done < mend.bytes.size(); done += kBlockBytes) {  // by block: the log may wrap inside
+      Buffer block = core_.pool.Get(kBlockBytes);
+      std::memcpy(block.data(), mend.bytes.data() + done, kBlockBytes);
+      core_.members.Overlay(mend.device, core_.geometry.LogOffset(mend.at + done / kBlockBytes), std::move(block));
+    }
+  }
+  mends_.clear();
+}
+
 void Recovery::TakeSpace() {
   core_.state->ForEachSlot([this](DeviceIndex ssd, SlotIndex slot) { core_.space.MarkUsed(ssd, slot); });
   for (const FoundBlock& block : ring_blocks_) {

@@ -98,7 +98,7 @@ ArrayStatus ArrayImpl::GetStatus() const {
     status.stopped_because = core_.stop_error->ToString();
   }
   status.capacity_bytes = g.capacity_bytes();
-  status.free_bytes = core_.state->volumes.free_extents() * g.extent_data_bytes();
+  status.free_bytes = (core_.state->volumes.free_extents() + volumes_.ExtentsComingBack()) * g.extent_data_bytes();
   status.allocated_bytes = status.capacity_bytes - status.free_bytes;
   FillDevices(status);
   FillExposure(status);

@@ -148,6 +148,9 @@ void Volumes::Open() {
     if (volume.deleting) {
       background_.Add();
       core_.loop.Spawn(FreeDeleted(VolumeId(id)));
+    } else if (!ExtentsBeyond(volume).empty()) {
+      background_.Add();
+      core_.loop.Spawn(FinishShrinking(VolumeId(id)));
     }
   }
 }
@@ -171,6 +174,41 @@ Task<void> Volumes::FreeDeleted(VolumeId id) {
   clean_.erase(id.value);
   gates_.erase(id.value);
   background_.Done();
+  assigned_.NotifyAll();
+}
+
+Task<void> Volumes::FinishShrinking(VolumeId id) {
+  Task<std::shared_ptr<Gate>> entering = Enter(id, true);
+  const std::shared_ptr<Gate> gate = co_await entering;
+  const Volume* volume = core_.state->volumes.Find(id);
+  if (volume != nullptr && !volume->deleting) {
+    Task<Status> clean = CleanBeyond(id, volume->size_bytes);
+    const Status status = co_await clean;
+    if (status.ok()) {
+      clean_.insert(id.value);
+    }
+  }
+  background_.Done();
+  assigned_.NotifyAll();
+}
+
+std::vector<ExtentIndex> Volumes::ExtentsBeyond(const Volume& volume) const {
+  std::vector<ExtentIndex> extents;
+  const uint32_t end = volume.extents.end();
+  for (uint64_t logical = DivideUp(volume.size_bytes, core_.geometry.extent_data_bytes()); logical < end; ++logical) {
+    if (const auto extent = volume.extents.Get(static_cast<uint32_t>(logical))) {
+      extents.push_back(*extent);
+    }
+  }
+  return extents;
+}
+
+uint64_t Volumes::ExtentsComingBack() const {
+  uint64_t count = 0;
+  for (const auto& [id, volume] : core_.state->volumes.all()) {
+    count += volume.deleting ? volume.extents.count() : ExtentsBeyond(volume).size();
+  }
+  return count;
 }
 
 // In batches, each one entry.
@@ -188,6 +226,7 @@ Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
     }
     Task<Status> run = FreeRun(extents[first], count);
     Status status = co_await run;
+    assigned_.NotifyAll();
     EPLOG_CO_TRY(status);
     first += count;
   }
@@ -240,8 +279,11 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
   EPLOG_CO_TRY(status);
   if (size_bytes < old_size) {
     clean_.erase(id.value);
+    background_.Add();
     Task<Status> clean = CleanBeyond(id, size_bytes);
     status = co_await clean;
+    background_.Done();
+    assigned_.NotifyAll();
     EPLOG_CO_TRY(status);
     clean_.insert(id.value);
   }
@@ -252,17 +294,10 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
 Task<Status> Volumes::CleanBeyond(VolumeId id, uint64_t size_bytes) {
   const Volume* volume = core_.state->volumes.Find(id);
   const uint64_t extent_bytes = core_.geometry.extent_data_bytes();
-  std::vector<ExtentIndex> extents;
-  const uint32_t end = volume->extents.end();
-  for (uint64_t logical = DivideUp(size_bytes, extent_bytes); logical < end; ++logical) {
-    if (const auto extent = volume->extents.Get(static_cast<uint32_t>(logical))) {
-      extents.push_back(*extent);
-    }
-  }
   const auto tail = size_bytes % extent_bytes == 0
                         ? std::nullopt
                         : volume->extents.Get(static_cast<uint32_t>(size_bytes / extent_bytes));
-  Task<Status> freeing = FreeExtents(std::move(extents));
+  Task<Status> freeing = FreeExtents(ExtentsBeyond(*volume));
   Status status = co_await freeing;
   EPLOG_CO_TRY(status);
   if (tail) {
@@ -313,7 +348,11 @@ Task<Result<ExtentIndex>> Volumes::EnsureExtent(VolumeId id, uint32_t logical) {
 }
 
 Task<Result<ExtentIndex>> Volumes::AssignExtent(VolumeId id, uint32_t logical) {
-  const auto extent = core_.state->volumes.LowestFree();
+  auto extent = core_.state->volumes.LowestFree();
+  while (!extent && background_.count() != 0 && !core_.stop_error && !closing_) {
+    co_await assigned_.Wait();  // a deleted volume's extents are on their way back: they count as free
+    extent = core_.state->volumes.LowestFree();
+  }
   if (!extent) {
     co_return Fail(ErrorCode::kNoSpace, "the array is full: delete or shrink a volume");
   }

@@ -37,7 +37,7 @@ class Volumes {
   Task<Status> Rename(VolumeId id, std::string new_name, bool replace);
   Task<Status> Delete(VolumeId id);
 
-  // Resumes what a crash interrupted: freeing the extents of deleted volumes.
+  // Resumes what a crash interrupted: freeing the extents of deleted and shrunk volumes.
   void Open();
   // Until background freeing has ended; it ends early once `closing`.
   Task<void> Close();
@@ -50,6 +50,8 @@ class Volumes {
   Task<Result<ExtentIndex>> EnsureExtent(VolumeId id, uint32_t logical);
 
   static Status CheckName(std::string_view name);
+  // Extents that are assigned to no live byte and on their way back: they count as free.
+  [[nodiscard]] uint64_t ExtentsComingBack() const;
   [[nodiscard]] VolumeInfo Info(const Volume& volume) const;
 
  private:
@@ -64,6 +66,8 @@ class Volumes {
   Task<Status> FreeExtents(std::vector<ExtentIndex> extents);
   Task<Status> FreeRun(ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);
+  Task<void> FinishShrinking(VolumeId id);
+  [[nodiscard]] std::vector<ExtentIndex> ExtentsBeyond(const Volume& volume) const;
   Task<Status> CleanBeyond(VolumeId id, uint64_t size_bytes);
   Task<Status> ZeroTail(ExtentIndex extent, uint64_t from_bytes);
   Task<Result<ExtentIndex>> AssignExtent(VolumeId id, uint32_t logical);
@@ -74,7 +78,7 @@ class Volumes {
   Admission& admission_;
   Writer& writer_;
   AsyncMutex changes_;  // one change of the table at a time
-  Event assigned_;
+  Event assigned_;  // an extent was assigned, or some were freed
   std::set<std::pair<uint32_t, uint32_t>> assigning_;
   std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
   std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size

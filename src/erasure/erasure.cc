@@ -17,7 +17,8 @@
 namespace eplog {
 namespace {
 
-constexpr uint32_t kMaxSources = kMaxSsds;
+constexpr size_t kMaxSources = kMaxSsds;
+constexpr size_t kMaxTargets = kMaxParity;
 constexpr size_t kTableBytes = 32;  // per coefficient
 // More than the library documents for XOR and P+Q: what its widest registers like.
 constexpr size_t kFastAlignment = 64;
@@ -49,7 +50,7 @@ class Operands {
     address_bits_ |= reinterpret_cast<uintptr_t>(bytes);
   }
 
-  std::array<unsigned char*, kMaxSources + kMaxParity> all_;
+  std::array<unsigned char*, kMaxSources + kMaxTargets> all_{};
   uint32_t sources_ = 0;
   uint32_t targets_ = 0;
   uintptr_t address_bits_ = 0;
@@ -95,7 +96,9 @@ void RunMatrix(Operands& operands, std::span<unsigned char> matrix, size_t bytes
   if (ones && (operands.targets() == 1 || operands.sources() == 1) && RunSpecial(operands, bytes)) {
     return;
   }
-  std::array<unsigned char, kMaxSources * kMaxParity * kTableBytes> tables;
+  // Not cleared first: it is 4 KiB, and written whole as far as it is read.
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init)
+  std::array<unsigned char, kMaxSources * kMaxTargets * kTableBytes> tables;
   ec_init_tables(static_cast<int>(operands.sources()), static_cast<int>(operands.targets()),
                  matrix.data(), tables.data());
   RunTables(operands, tables.data(), bytes);
@@ -111,12 +114,12 @@ void CheckBytes(size_t bytes) {
 struct ErasureCode::Combination {
   // Of the d + m: d chunks, all present data in order, then as many parity chunks as data is
   // missing.
-  std::array<uint32_t, kMaxSources> source;
-  std::array<uint32_t, kMaxParity> missing;  // data
+  std::array<uint32_t, kMaxSources> source{};
+  std::array<uint32_t, kMaxTargets> missing{};  // data
   uint32_t missing_count = 0;
-  std::array<uint32_t, kMaxParity> target;
+  std::array<uint32_t, kMaxTargets> target{};
   uint32_t targets = 0;
-  FactorRows factor;  // [target][source]
+  FactorRows factor{};  // [target][source]
 };
 
 ErasureCode::ErasureCode(uint32_t max_data, uint32_t parity)
@@ -130,7 +133,7 @@ ErasureCode::ErasureCode(uint32_t max_data, uint32_t parity)
   }
   tables_.resize(kTableBytes * parity * max_data * (max_data + 1) / 2);
   for (uint32_t d = 1; d <= max_data; ++d) {
-    std::array<unsigned char, kMaxSources * kMaxParity> matrix;
+    std::array<unsigned char, kMaxSources * kMaxTargets> matrix{};
     for (uint32_t j = 0; j < parity; ++j) {
       std::copy_n(coefficients_[j].data(), d, matrix.data() + size_t{j} * d);
     }
@@ -166,7 +169,7 @@ void ErasureCode::Encode(std::span<const std::byte* const> data, std::span<std::
     return;
   }
   Operands operands;
-  std::array<uint8_t, kMaxSources> position;
+  std::array<uint8_t, kMaxSources> position{};
   for (uint32_t i = 0; i < data.size(); ++i) {
     if (data[i] != nullptr) {
       position[operands.sources()] = static_cast<uint8_t>(i);
@@ -183,13 +186,13 @@ void ErasureCode::Encode(std::span<const std::byte* const> data, std::span<std::
     }
     return;
   }
-  std::array<unsigned char, kMaxSources * kMaxParity> matrix;
+  std::array<unsigned char, kMaxSources * kMaxTargets> matrix{};
   for (uint32_t j = 0; j < parity_; ++j) {
     for (uint32_t s = 0; s < operands.sources(); ++s) {
       matrix[j * operands.sources() + s] = coefficients_[j][position[s]];
     }
   }
-  RunMatrix(operands, std::span(matrix).first(parity_ * operands.sources()), bytes);
+  RunMatrix(operands, std::span(matrix).first(size_t{parity_} * operands.sources()), bytes);
 }
 
 void ErasureCode::Update(uint32_t position, std::span<const std::byte> delta,
@@ -218,8 +221,8 @@ void ErasureCode::SolveMissing(uint32_t d, const Combination& plan, FactorRows& 
   const uint32_t e = plan.missing_count;
   const uint32_t data_sources = d - e;
   const auto parity_used = [&](uint32_t r) { return plan.source[data_sources + r] - d; };
-  std::array<uint8_t, kMaxParity * kMaxParity> equations;
-  std::array<uint8_t, kMaxParity * kMaxParity> inverse;
+  std::array<uint8_t, kMaxTargets * kMaxTargets> equations{};
+  std::array<uint8_t, kMaxTargets * kMaxTargets> inverse{};
   for (uint32_t r = 0; r < e; ++r) {
     for (uint32_t c = 0; c < e; ++c) {
       equations[r * e + c] = coefficients_[parity_used(r)][plan.missing[c]];
@@ -258,7 +261,7 @@ ErasureCode::Combination ErasureCode::Solve(uint32_t d, uint64_t present_mask,
       plan.source[sources++] = i;
     }
   }
-  FactorRows rows;
+  FactorRows rows{};
   if (plan.missing_count != 0) {
     SolveMissing(d, plan, rows);
   }
@@ -305,8 +308,8 @@ Status ErasureCode::Decode(uint32_t d, std::span<std::byte* const> chunks, uint6
 
   const Combination plan = Solve(d, present_mask, wanted_mask);
   Operands operands;
-  std::array<unsigned char, kMaxSources * kMaxParity> matrix;
-  std::array<uint32_t, kMaxSources> used;
+  std::array<unsigned char, kMaxSources * kMaxTargets> matrix{};
+  std::array<uint32_t, kMaxSources> used{};
   for (uint32_t s = 0; s < d; ++s) {
     if (chunks[plan.source[s]] != nullptr) {
       used[operands.sources()] = s;
@@ -321,7 +324,7 @@ Status ErasureCode::Decode(uint32_t d, std::span<std::byte* const> chunks, uint6
       matrix[t * operands.sources() + s] = plan.factor[t][used[s]];
     }
   }
-  RunMatrix(operands, std::span(matrix).first(plan.targets * operands.sources()), bytes);
+  RunMatrix(operands, std::span(matrix).first(size_t{plan.targets} * operands.sources()), bytes);
   return OkStatus();
 }
 

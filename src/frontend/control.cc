@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "frontend/peer.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 
@@ -52,10 +53,15 @@ Result<sockaddr_un> Address(const std::string& path) {
   return address;
 }
 
+// A killed process's socket may accept connections for a moment, until the kernel has taken its
+// io_uring apart: the listener must also be alive.
 bool SomebodyAnswers(const sockaddr_un& address) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int result = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const bool answers = result == 0 || errno == EAGAIN;  // EAGAIN: alive, its queue is full
+  bool answers = result == 0 || errno == EAGAIN;  // EAGAIN: its queue is full
+  if (result == 0) {
+    answers = PeerIsAlive(fd);
+  }
   ::close(fd);
   return answers;
 }

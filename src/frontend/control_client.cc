@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "frontend/control.h"
+#include "frontend/peer.h"
 
 namespace eplog {
 namespace {
@@ -42,10 +43,12 @@ Status Connection::Connect(const std::string& path) {
     return FailErrno(fd_ < 0 ? EMFILE : ENAMETOOLONG, "control socket " + path);
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+  const bool connected =
+      ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  if (connected && PeerIsAlive(fd_)) {
     return OkStatus();
   }
-  if (errno == ENOENT || errno == ECONNREFUSED) {
+  if (connected || errno == ENOENT || errno == ECONNREFUSED) {
     return Fail(ErrorCode::kNotFound, "nobody serves this array");
   }
   return FailErrno(errno, "control socket " + path);

@@ -22,7 +22,7 @@ inline constexpr uint64_t kSuperblockCopyOffset[2] = {0, kSuperblockAreaBytes / 
 inline constexpr uint64_t kSlotsAlignment = uint64_t{1} << 20;
 
 inline constexpr uint32_t kMinReserveSlots = 16;
-inline constexpr uint64_t kMinRingBlocks = 8;
+inline constexpr uint64_t kMinRingBlocks = 16;
 inline constexpr uint64_t kMinLogBlocks = 64;
 inline constexpr uint32_t kMaxVolumes = 1024;
 inline constexpr uint32_t kRowGroupStripes = 64;  // unit in which rows are checkpointed

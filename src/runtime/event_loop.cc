@@ -109,8 +109,9 @@ void EventLoop::Abort() {
   BeforeAbort();
   ready_.clear();
   timers_.clear();
-  while (roots_.next != &roots_) {
-    roots_.next->handle.destroy();  // unlinks itself
+  // The youngest first: a task that another one started may refer to what is in its starter's frame.
+  while (roots_.prev != &roots_) {
+    roots_.prev->handle.destroy();  // unlinks itself
   }
   // Destructors of the frames may have posted others, which are gone too.
   ready_.clear();

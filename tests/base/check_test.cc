@@ -11,12 +11,13 @@ TEST(Check, PassesAndEvaluatesOnce) {
   EXPECT_EQ(evaluated, 1);
 }
 
-TEST(Check, AsTheOnlyStatementOfABranch) {
-  // Compiles to what it looks like.
+TEST(Check, IsOneStatement) {
+  // NOLINTBEGIN(readability-braces-around-statements): without them, as somebody may write it
   if (false)
     EPLOG_CHECK(false, "never");
   else
     SUCCEED();
+  // NOLINTEND(readability-braces-around-statements)
 }
 
 TEST(CheckDeathTest, NamesTheInvariantAndThePlace) {

@@ -33,9 +33,9 @@ TEST(Crc32c, PublishedVectors) {
   // RFC 3720, B.4.
   EXPECT_EQ(Crc32c(std::vector(32, std::byte{0x00})), 0x8A9136AAU);
   EXPECT_EQ(Crc32c(std::vector(32, std::byte{0xFF})), 0x62A8AB43U);
-  std::vector<std::byte> ascending;
-  for (int i = 0; i < 32; ++i) {
-    ascending.push_back(static_cast<std::byte>(i));
+  std::vector<std::byte> ascending(32);
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    ascending[i] = static_cast<std::byte>(i);
   }
   EXPECT_EQ(Crc32c(ascending), 0x46DD794EU);
   const std::vector<std::byte> descending(ascending.rbegin(), ascending.rend());

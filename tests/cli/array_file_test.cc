@@ -36,6 +36,7 @@ struct BadCase {
   const char* name;
   std::string text;
   const char* message;  // after the file's path
+  friend void PrintTo(const BadCase& bad, std::ostream* out) { *out << bad.name; }
 };
 
 class BadArrayFile : public ::testing::TestWithParam<BadCase> {};
@@ -54,7 +55,7 @@ const std::string kMember = "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n";
 INSTANTIATE_TEST_SUITE_P(
     All, BadArrayFile,
     ::testing::Values(
-        BadCase{"Empty", "", ": 'uuid' is missing"}, BadCase{"Syntax", "uuid = \n", ":1: "},
+        BadCase{"Empty", "", ":1: 'uuid' is missing"}, BadCase{"Syntax", "uuid = \n", ":1: "},
         BadCase{"NotToml",
                 "\x7f"
                 "ELF\x02\x01",
@@ -97,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                 kHead + kMember + "[[member]]\nname = \"ssd1\"\npath = \"./x/../ssd0\"\n",
                 ":8: './x/../ssd0' is the path of ssd0 and of ssd1"},
         BadCase{"DoubledKey", std::string(kHead) + "name = \"y\"\n" + kMember, ":3: "}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ArrayFile, FormatAndParseAgree) {
   ArrayFile array;

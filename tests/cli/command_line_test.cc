@@ -73,6 +73,13 @@ TEST(CommandLine, WrongArgumentsAreOneLine) {
             std::string::npos);
 }
 
+TEST(CommandLine, ArgumentsMayLookLikeVerbs) {
+  const Outcome outcome = RunWords({"volume", "create", "/no/such/array", "status", "1G"});
+  EXPECT_EQ(outcome.status, kFailed);
+  EXPECT_NE(outcome.err.find("no array at /no/such/array"), std::string::npos) << outcome.err;
+  EXPECT_EQ(RunWords({"inspect", "/no/such", "checkpoint"}).status, kFailed);
+}
+
 TEST(CommandLine, EveryVerbHelpsWithAnExample) {
   for (const Words& verb :
        {Words{"create"}, Words{"mount"}, Words{"umount"}, Words{"volume"},

@@ -110,9 +110,10 @@ TEST_F(CreatePlanTest, WrongUsage) {
   ExpectRefused(with([](auto& r) { r.journal = "half"; }), usage,
                 "--journal is full or log, not 'half'");
   ExpectRefused(with([](auto& r) { r.name = std::string(64, 'x'); }), usage, "--name has 64 bytes");
-  ExpectRefused(with([](auto& r) { r.ssds = "a,,b"; }), usage, "has an empty name in it");
+  ExpectRefused(with([](auto& r) { r.ssds = "a,,b", r.device_size = ""; }), usage,
+                "has an empty name in it");
   ExpectRefused(with([](auto& r) { r.ssds = "/a,/b,/c"; }), usage,
-                "--device-size is for member files");
+                "--device-size is for member files that create makes");
 }
 
 TEST_F(CreatePlanTest, SizesThatDoNotFitNameTheMinimum) {
@@ -246,7 +247,10 @@ TEST_F(CreatePlanTest, ThingsInTheWay) {
   dir_.Write("array/log1", "x");
   ExpectRefused(request, ErrorCode::kExists, "log1 exists; take another directory, or --force");
   request.array = dir_.Write("file", "x").string() + "/array";
-  ExpectRefused(request, ErrorCode::kExists, "is not a directory");
+  ExpectRefused(request, ErrorCode::kExists, "file is not a directory");
+  request.force = true;
+  request.array = (dir_.path() / "file").string();
+  ExpectRefused(request, ErrorCode::kExists, "exists and does not describe an array");
 }
 
 TEST_F(CreatePlanTest, RoomOnTheDiskIsCheckedUnlessSparse) {

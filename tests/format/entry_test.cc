@@ -209,7 +209,7 @@ const Wrong wrongs[] = {
        h.length_blocks += g.chunk_blocks();
      }},
     {"one chunk in a log stripe and a row",
-     [](auto& h, auto&) { h.log_stripes[0].members[0].chunk = ChunkIndex(9 * 2); }},
+     [](auto& h, auto&) { h.log_stripes[0].members[0].chunk = ChunkIndex(18); }},  // of stripe 9
     {"two rows of one stripe",
      [](auto& h, auto&) {
        h.rows.push_back(h.rows[0]);

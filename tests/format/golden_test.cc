@@ -20,7 +20,9 @@
 namespace eplog::format_test {
 namespace {
 
-std::filesystem::path Here() { return std::filesystem::path(__FILE__).parent_path(); }
+std::filesystem::path Here() {
+  return std::filesystem::path(__FILE__).parent_path();
+}
 
 std::vector<std::byte> ReadFile(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

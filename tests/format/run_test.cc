@@ -159,9 +159,9 @@ TEST(Run, FreshStripesAndZerosAreSmall) {
   Random random(55);
   // Type, group; a column: mode, one run of three to four bytes, 64 CRCs.
   EXPECT_LE(GroupBytes(g, AnyRowGroup(random, g, 0, 0)), 2 + 8 * (6 + 64 * 4U));
-  EXPECT_EQ(GroupBytes(g, std::vector<RowWord>(64 * 8)), 2 + 8 * 4U);
+  EXPECT_EQ(GroupBytes(g, std::vector<RowWord>(size_t{64} * 8)), 2 + 8 * 4U);
   // `absent` keeps its CRCs.
-  EXPECT_EQ(GroupBytes(g, std::vector<RowWord>(64 * 8, {SlotWord::Absent(), 5})),
+  EXPECT_EQ(GroupBytes(g, std::vector<RowWord>(size_t{64} * 8, {SlotWord::Absent(), 5})),
             2 + 8 * (4 + 64 * 4U));
   // No disorder takes more than raw words.
   for (int i = 0; i < 100; ++i) {
@@ -200,7 +200,7 @@ class WorstCase {
     std::vector<RowWord> words(size_t{stripes} * g_.n);
     for (uint32_t s = 0; s < stripes; ++s) {  // no two consecutive
       const RowWord word = {SlotWord::At(SlotIndex(g_.slots - 1 - s % 2 * 2)), 1};
-      std::fill_n(words.begin() + s * g_.n, g_.n, word);
+      std::fill_n(words.begin() + static_cast<std::ptrdiff_t>(size_t{s} * g_.n), g_.n, word);
     }
     return SizeOf([&](RunWriter& writer) { writer.RowGroup(group, words); });
   }

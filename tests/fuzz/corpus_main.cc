@@ -149,7 +149,7 @@ void RunFile(const Target& target, const Input& input, const std::vector<Input>&
 }
 
 bool RunTarget(const Target& target, const std::filesystem::path& corpus, unsigned long mutations) {
-  const auto inputs = ReadCorpus(corpus / target.name);
+  const auto inputs = ReadCorpus(corpus / target.corpus);
   Counts counts{};
   for (const Input& input : inputs) {
     RunFile(target, input, inputs, 0, mutations, counts);
@@ -172,10 +172,11 @@ bool RunTarget(const Target& target, const std::filesystem::path& corpus, unsign
 int WriteSeeds(const std::filesystem::path& corpus) {
   constexpr uint64_t kSeeds = 8;
   for (const Target& target : Targets()) {
-    std::filesystem::create_directories(corpus / target.name);
+    std::filesystem::create_directories(corpus / target.corpus);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
       const Bytes bytes = target.make_seed(seed);
-      std::ofstream out(corpus / target.name / ("seed-" + std::to_string(seed)), std::ios::binary);
+      std::ofstream out(corpus / target.corpus / ("seed-" + std::to_string(seed)),
+                        std::ios::binary);
       out.write(reinterpret_cast<const char*>(bytes.data()),
                 static_cast<std::streamsize>(bytes.size()));
     }
@@ -185,10 +186,12 @@ int WriteSeeds(const std::filesystem::path& corpus) {
 
 int RunOne(int argc, char** argv) {
   const Target* target = FindTarget(argv[3]);
-  const auto inputs = ReadCorpus(std::filesystem::path(argv[1]) / argv[3]);
+  const auto inputs = target == nullptr
+                          ? std::vector<Input>()
+                          : ReadCorpus(std::filesystem::path(argv[1]) / target->corpus);
   Counts counts{};
   for (const Input& input : inputs) {
-    if (target != nullptr && input.name == argv[4]) {
+    if (input.name == argv[4]) {
       const unsigned long first = argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0;
       RunFile(*target, input, inputs, first, std::strtoul(argv[2], nullptr, 10), counts);
       return 0;

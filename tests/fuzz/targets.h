@@ -20,12 +20,15 @@ inline constexpr int kOutcomes = 4;
 
 struct Target {
   const char* name;
+  const char* corpus;  // its folder
   // What became of the mended bytes.
   Outcome (*run)(std::span<const std::byte> bytes);
   // A valid input, another for every seed.
   std::vector<std::byte> (*make_seed)(uint64_t seed);
 };
 
+// All but the canary, a target that stops the program at an input that mutations of valid entries
+// must find: proof that failures would be found and reported.
 std::span<const Target> Targets();
 const Target* FindTarget(const std::string& name);
 

@@ -132,9 +132,9 @@ TEST(Geometry, PlacesInRingsComeRound) {
   EXPECT_EQ(g.LogOffset(0), g.log_offset_bytes);
   EXPECT_EQ(g.LogOffset(g.log_blocks - 1) + kBlockBytes, g.log_bytes());
   EXPECT_EQ(g.LogOffset(g.log_blocks), g.log_offset_bytes);
-  EXPECT_EQ(g.LogOffset(7 * g.log_blocks + 3), g.log_offset_bytes + 3 * kBlockBytes);
+  EXPECT_EQ(g.LogOffset(7 * g.log_blocks + 3), g.log_offset_bytes + 12288);
   EXPECT_EQ(g.RingOffset(0), g.ring_offset_bytes);
-  EXPECT_EQ(g.RingOffset(5 * g.ring_blocks + 2), g.ring_offset_bytes + 2 * kBlockBytes);
+  EXPECT_EQ(g.RingOffset(5 * g.ring_blocks + 2), g.ring_offset_bytes + 8192);
   EXPECT_LE(g.RingOffset(g.ring_blocks - 1) + kBlockBytes, g.slots_offset_bytes);
   EXPECT_EQ(g.MetadataOffset(0), g.metadata_offset_bytes);
   EXPECT_LE(g.MetadataOffset(g.metadata_blocks - 1) + kBlockBytes, g.ring_offset_bytes);

@@ -259,7 +259,8 @@ TEST(Refusal, SaysInOneLineWhatWouldDo) {
   }
   r = Good();
   r.ring_bytes = 4096;
-  EXPECT_EQ(Refusal(r), "the journal ring needs at least 32K");
+  EXPECT_EQ(Refusal(r), "the journal ring needs at least " +
+                            std::to_string(kMinRingBlocks * kBlockBytes / 1024) + "K");
   r.ring_bytes = UINT64_MAX;
   EXPECT_EQ(Refusal(r), "the journal ring and a log device may have at most 4398046511104K");
   r = Good();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/event_loop.h"
 #include "runtime/task.h"
 

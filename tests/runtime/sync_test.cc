@@ -128,7 +128,7 @@ Task<void> SleepThenDone(EventLoop& loop, WaitGroup& group, uint64_t us) {
 TEST(WaitGroup, WaitsForAll) {
   VirtualLoop loop;
   WaitGroup group(loop);
-  for (uint64_t us : {300, 100, 200}) {
+  for (const uint64_t us : {300U, 100U, 200U}) {
     group.Add();
     loop.Spawn(SleepThenDone(loop, group, us));
   }

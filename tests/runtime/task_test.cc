@@ -69,14 +69,15 @@ TEST(Task, DeepChainThatSuspendsAtItsEndReturnsThroughAllLevels) {
   EXPECT_EQ(Await(loop, Nested(loop, 1000)), 1000);
 }
 
+constexpr char kLongText[] = "a string that is too long to live inside its object";
+
 Task<std::unique_ptr<std::string>> MoveOnly() {
-  co_return std::make_unique<std::string>("a string that is too long to live inside its object");
+  co_return std::make_unique<std::string>(kLongText);
 }
 
 TEST(Task, CarriesMoveOnlyResults) {
   VirtualLoop loop;
-  const auto text = Await(loop, MoveOnly());
-  EXPECT_EQ(text->size(), 52U);
+  EXPECT_EQ(*Await(loop, MoveOnly()), kLongText);
 }
 
 Task<Status> FailsWith(ErrorCode code) {
@@ -134,13 +135,20 @@ TEST(Task, OneThatIsNeverAwaitedDestroysItsArguments) {
   EXPECT_EQ(alive, 0);
 }
 
-TEST(Task, IsLazy) {
+Task<Status> SetsFlag(bool* started) {
+  *started = true;
+  co_return OkStatus();
+}
+
+TEST(Task, StartsWhenAwaitedAndNotBefore) {
   VirtualLoop loop;
-  bool reached = false;
-  Task<Status> task = PassesOn(ErrorCode::kIo, &reached);
+  bool started = false;
+  Task<Status> task = SetsFlag(&started);
   test::RunDry(loop);
+  EXPECT_FALSE(started);
   Task<Status> moved = std::move(task);
-  EXPECT_FALSE(Await(loop, std::move(moved)).ok());
+  EXPECT_TRUE(Await(loop, std::move(moved)).ok());
+  EXPECT_TRUE(started);
 }
 
 }  // namespace

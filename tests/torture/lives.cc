@@ -53,6 +53,11 @@ void World::Crash(bool recovering) {
     Probe(true);
   }
   machine_->Crash(random_, power);
+  if (plan_.loses_devices && !failed()) {
+    // Up to m devices are lost at this very crash. Those that come back for writing missed nothing.
+    Machine copy(*machine_, random_.Next());
+    RunProbe(copy, ChooseLost(), false, "after the crash");
+  }
   ++crashes_;
   ++coverage_.crashes;
   ++(power ? coverage_.power_cuts : coverage_.kills);

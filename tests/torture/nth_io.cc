@@ -320,7 +320,7 @@ struct Shape {
 
 }  // namespace
 
-int RunNthIo(ArrayFactory& factory, uint64_t step) {
+uint64_t RunNthIo(ArrayFactory& factory, const NthIoOptions& options) {
   static constexpr Shape kShapes[] = {
       {4, 1, JournalMode::kFull}, {5, 2, JournalMode::kFull}, {4, 2, JournalMode::kLog}};
   static constexpr const char* kStyles[] = {"fails once", "dies", "has no space"};
@@ -334,7 +334,7 @@ int RunNthIo(ArrayFactory& factory, uint64_t step) {
       fault.plan.style = static_cast<FaultStyle>(variant / 2);
       fault.power = variant % 2 == 1;
       bool fired = true;
-      for (uint64_t n = 1; fired && failed < 10; n += step) {
+      for (uint64_t n = 1; fired && failed < options.stop_after; n += options.step) {
         fault.plan.nth = n;
         std::snprintf(current_run, sizeof(current_run),
                       "nth_io: %u+%u mode %s, request %llu %s, then a %s\n", shape.n - shape.m,
@@ -346,15 +346,19 @@ int RunNthIo(ArrayFactory& factory, uint64_t step) {
         ++runs;
         if (!wrong.empty()) {
           ++failed;
-          std::printf("VIOLATION %s  %s\n", current_run, wrong.c_str());
+          if (!options.quiet) {
+            std::printf("VIOLATION %s  %s\n", current_run, wrong.c_str());
+          }
         }
       }
     }
   }
   std::signal(SIGABRT, SIG_DFL);
-  std::printf("fail the Nth I/O: %llu runs, %llu failed\n", static_cast<unsigned long long>(runs),
-              static_cast<unsigned long long>(failed));
-  return failed == 0 ? 0 : 1;
+  if (!options.quiet) {
+    std::printf("fail the Nth I/O: %llu runs, %llu failed\n", static_cast<unsigned long long>(runs),
+                static_cast<unsigned long long>(failed));
+  }
+  return failed;
 }
 
 }  // namespace eplog::torture

@@ -9,7 +9,13 @@
 
 namespace eplog::torture {
 
-// `step`: every so many N only. Process exit code.
-int RunNthIo(ArrayFactory& factory, uint64_t step);
+struct NthIoOptions {
+  uint64_t step = 1;         // every so many N only
+  uint64_t stop_after = 10;  // failures
+  bool quiet = false;
+};
+
+// The number of failed runs.
+uint64_t RunNthIo(ArrayFactory& factory, const NthIoOptions& options);
 
 }  // namespace eplog::torture

@@ -7,9 +7,9 @@
 
 int main(int argc, char** argv) {
   CLI::App app("Fail the Nth I/O of a fixed scenario, for every N");
-  uint64_t step = 1;
-  app.add_option("--step", step, "every so many N");
+  eplog::torture::NthIoOptions options;
+  app.add_option("--step", options.step, "every so many N");
   CLI11_PARSE(app, argc, argv);
   eplog::torture::EngineFactory factory;
-  return eplog::torture::RunNthIo(factory, step);
+  return eplog::torture::RunNthIo(factory, options) == 0 ? 0 : 1;
 }

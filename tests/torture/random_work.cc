@@ -17,7 +17,6 @@ void Workload::Spawn(uint32_t workers) {
 Task<void> Workload::Worker() {
   while (operations_left_ > 0 && !closing_ && scene_.violation.empty()) {
     --operations_left_;
-    ++scene_.coverage.operations;
     const Op op = PickOp();
     Task<void> task = RunOp(op);
     co_await task;

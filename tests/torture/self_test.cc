@@ -18,10 +18,17 @@ using eplog::torture::ToyFactory;
 int RunAll(RunnerOptions options) {
   ToyFactory right(ToyBug::kNone);
   bool good = RunSeeds(right, options) == 0;
-  good = eplog::torture::RunNthIo(right, 3) == 0 && good;
+  good = RunNthIo(right, {.step = 3}) == 0 && good;
   for (int i = 1; i < eplog::torture::kToyBugs; ++i) {
     const auto bug = static_cast<ToyBug>(i);
     ToyFactory wrong(bug);
+    if (i >= eplog::torture::kToyBugs - eplog::torture::kToyFaultBugs) {
+      const bool caught = RunNthIo(wrong, {.step = 3, .stop_after = 1, .quiet = true}) != 0;
+      std::printf("%-22s %s by failing the Nth I/O\n", ToyBugName(bug),
+                  caught ? "caught" : "NOT CAUGHT");
+      good = good && caught;
+      continue;
+    }
     RunnerOptions hunt = options;
     hunt.seeds = 200;
     good = RunCanary(wrong, hunt, eplog::Canary::kNone, ToyBugName(bug)) && good;

@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.jobs, "seeds at once");
   app.add_option("--minutes", options.minutes, "run for so long");
   app.add_option("--canary", canary, "a broken rule, or all: must be caught within --seeds");
+  app.add_option("--stop-after", options.stop_after, "failing seeds");
   app.add_option("--least", options.least, "fail if something was met less often");
   app.add_flag("--twice", options.twice, "run every seed twice; they must be equal");
   app.add_flag("--hash", options.hash, "print the hash of every seed");

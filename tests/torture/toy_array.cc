@@ -171,6 +171,13 @@ Task<Status> ToyArray::WriteEverywhere(uint64_t offset, std::span<const std::byt
   const Buffer buffer = pool_.GetZeroed(RoundUp(bytes.size(), kBlockBytes));
   std::memcpy(buffer.data(), bytes.data(), bytes.size());
   const iovec part{buffer.data(), buffer.size()};
+  if (Has(ToyBug::kErrorAcked)) {
+    Task<Status> task = mirrors_[0]->Write(offset, std::span(&part, 1));
+    const Status status = co_await task;
+    if (!status.ok()) {
+      co_return OkStatus();
+    }
+  }
   WaitGroup group(loop_);
   group.Add(mirrors_.size());
   for (Device* device : mirrors_) {
@@ -178,6 +185,10 @@ Task<Status> ToyArray::WriteEverywhere(uint64_t offset, std::span<const std::byt
   }
   Task<void> all = group.Wait();
   co_await all;
+  Event never(loop_);
+  while (failed_ && Has(ToyBug::kErrorHangs)) {
+    co_await never.Wait();
+  }
   co_return failed_ ? Status(Fail(ErrorCode::kIo, "a mirror failed")) : OkStatus();
 }
 
@@ -550,9 +561,10 @@ std::vector<Device*> Mirrors(const std::vector<Device*>& devices, const ToyMembe
 
 const char* ToyBugName(ToyBug bug) {
   static constexpr const char* kNames[kToyBugs] = {
-      "none",         "no-flush",           "flush-one",    "torn-accepted",   "stale-read",
-      "lost-write",   "volume-not-durable", "dirty-volume", "tail-kept",       "hang",
-      "unserialised", "unstable-open",      "trusts-stale", "writes-read-only"};
+      "none",         "no-flush",           "flush-one",    "torn-accepted",    "stale-read",
+      "lost-write",   "volume-not-durable", "dirty-volume", "tail-kept",        "hang",
+      "unserialised", "unstable-open",      "trusts-stale", "writes-read-only", "error-acked",
+      "error-hangs"};
   return kNames[static_cast<size_t>(bug)];
 }
 

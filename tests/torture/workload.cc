@@ -33,6 +33,7 @@ void Workload::Trace(const std::string& text) {
 
 void Workload::Answer(const char* what, const Status& status, bool excused) {
   progress_us_ = loop_.NowUs();
+  ++scene_.coverage.operations;
   scene_.Mix(status.ok() ? 1 : 2 + static_cast<uint64_t>(status.error().code));
   if (status.ok()) {
     return;

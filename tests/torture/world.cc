@@ -236,7 +236,7 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.options = Options(hooks_);
   inspection.adopt = true;
   inspection.whole = away_.empty();
-  inspection.full_check = away_.empty() && random_.OneIn(5);
+  inspection.full_check = away_.empty() && random_.OneIn(3);
   coverage_.full_checks += inspection.full_check ? 1 : 0;
   Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
   if (may_be_struck) {

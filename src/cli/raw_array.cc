@@ -1,0 +1,261 @@
+#include "cli/raw_array.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "cli/array_file.h"
+#include "cli/probe.h"
+
+namespace eplog::cli {
+namespace {
+
+RawMember OpenMember(std::string name, std::filesystem::path path) {
+  RawMember member;
+  member.name = std::move(name);
+  member.path = std::move(path);
+  if (auto there = IdentifyDevice(member.path); !there.ok()) {
+    member.error = there.error().ToString();
+    return member;
+  }
+  member.fd = FileDescriptor(::open(member.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!member.fd.ok()) {
+    const auto failed = FailErrno(errno, "cannot open " + member.path.string());
+    member.error = failed.value().ToString();
+    return member;
+  }
+  for (size_t copy = 0; copy < 2; ++copy) {
+    auto bytes = ReadBytes(member, kSuperblockCopyOffset[copy], kSuperblockCopyBytes);
+    if (bytes.ok()) {
+      member.copies[copy] = DecodeSuperblock(*bytes);
+    } else {
+      member.copies[copy] = Fail(std::move(bytes).error());
+    }
+  }
+  if (const Superblock* superblock = member.superblock()) {
+    member.name = MemberName(superblock->geometry, superblock->index);
+  }
+  return member;
+}
+
+// The payloads of `blocks` pages that belong together, from one SSD.
+Result<std::vector<std::byte>> ReadPages(const RawMember& ssd, const Superblock& identity,
+                                         const PageHeader& first, uint64_t blocks) {
+  std::vector<std::byte> stream;
+  auto bytes = ReadBytes(ssd, identity.geometry.MetadataOffset(first.block), blocks * kBlockBytes);
+  if (!bytes.ok()) {
+    return Fail(std::move(bytes).error());
+  }
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const auto page = std::span(*bytes).subspan(i * kBlockBytes, kBlockBytes);
+    const auto header = DecodePage(page, identity.array_uuid);
+    PageHeader expected = first;
+    expected.block += i;
+    expected.index = static_cast<uint32_t>(i);
+    expected.payload_bytes = header.ok() ? header->payload_bytes : 0;
+    if (!header.ok() || *header != expected) {
+      return Fail(
+          ErrorCode::kCorrupt,
+          fmt::format("{}: block {} of the metadata area is not the checkpoint page that "
+                      "belongs there{}",
+                      ssd.name, expected.block, header.ok() ? "" : ": " + header.error().message));
+    }
+    const auto payload = page.subspan(kPageHeaderBytes, header->payload_bytes);
+    stream.insert(stream.end(), payload.begin(), payload.end());
+  }
+  return stream;
+}
+
+struct PagesPlace {
+  PageHeader first;
+  uint64_t blocks = 0;
+  uint64_t ssd_mask = 0;
+  uint32_t crc = 0;
+};
+
+// From the first SSD that has all of them right.
+Result<std::vector<std::byte>> ReadPagesFromAny(const RawArray& array, const Superblock& identity,
+                                                const PagesPlace& place) {
+  const Geometry& g = identity.geometry;
+  Error error;
+  error.code = ErrorCode::kNotFound;
+  error.message = fmt::format("the checkpoint's pages are on {}, none of which was given",
+                              SsdNames(place.ssd_mask));
+  if (place.first.block >= g.metadata_blocks ||
+      place.blocks > g.metadata_blocks - place.first.block) {
+    return Fail(ErrorCode::kCorrupt, "the checkpoint is said to lie outside of the metadata area");
+  }
+  for (uint32_t i = 0; i < g.n; ++i) {
+    const RawMember* ssd = (place.ssd_mask >> i & 1) == 0
+                               ? nullptr
+                               : array.ByIndex(DeviceIndex(static_cast<uint8_t>(i)));
+    if (ssd == nullptr) {
+      continue;
+    }
+    auto stream = ReadPages(*ssd, identity, place.first, place.blocks);
+    if (stream.ok() && Crc32c(*stream) == place.crc) {
+      return stream;
+    }
+    error = stream.ok() ? Error{ErrorCode::kCorrupt,
+                                fmt::format("{}: the checkpoint's CRC is wrong", ssd->name)}
+                        : stream.error();
+  }
+  return Fail(std::move(error));
+}
+
+}  // namespace
+
+const Superblock* RawMember::superblock() const {
+  const Superblock* newest = nullptr;
+  for (const auto& copy : copies) {
+    if (copy.ok() && (newest == nullptr || copy->generation > newest->generation)) {
+      newest = &*copy;
+    }
+  }
+  return newest;
+}
+
+Result<RawArray> RawArray::Open(const std::string& argument) {
+  RawArray array;
+  std::error_code ignored;
+  const bool is_array = std::filesystem::is_directory(argument, ignored) ||
+                        std::filesystem::path(argument).extension() == ".toml";
+  if (!is_array) {
+    array.one_device_ = true;
+    array.members_.push_back(OpenMember(argument, argument));
+    if (const std::string& error = array.members_.front().error; !error.empty()) {
+      return Fail(ErrorCode::kNotFound, error);
+    }
+    return array;
+  }
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return Fail(std::move(file).error());
+  }
+  for (const MemberPath& member : file->members) {
+    array.members_.push_back(OpenMember(member.name, file->Locate(member)));
+  }
+  return array;
+}
+
+Result<const Superblock*> RawArray::Identity() const {
+  const Superblock* best = nullptr;
+  for (const RawMember& member : members_) {
+    const Superblock* superblock = member.superblock();
+    if (superblock != nullptr && (best == nullptr || superblock->epoch > best->epoch)) {
+      best = superblock;
+    }
+  }
+  if (best != nullptr) {
+    return best;
+  }
+  if (one_device_) {
+    for (const auto& copy : members_.front().copies) {
+      if (copy.error().code == ErrorCode::kCorrupt ||
+          copy.error().code == ErrorCode::kUnsupported) {
+        return Fail(copy.error().code,
+                    fmt::format("{}: {}", members_.front().path.string(), copy.error().message));
+      }
+    }
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{} has no EPLOG superblock", members_.front().path.string()));
+  }
+  return Fail(ErrorCode::kNotFound,
+              "no member has a superblock that can be read; see inspect ARRAY superblock");
+}
+
+const RawMember* RawArray::ByIndex(DeviceIndex index) const {
+  const auto identity = Identity();
+  for (const RawMember& member : members_) {
+    const Superblock* superblock = member.superblock();
+    if (identity.ok() && superblock != nullptr &&
+        superblock->array_uuid == (*identity)->array_uuid && superblock->index == index) {
+      return &member;
+    }
+  }
+  return nullptr;
+}
+
+Result<std::vector<std::byte>> ReadBytes(const RawMember& member, uint64_t offset,
+                                         uint64_t length) {
+  std::vector<std::byte> bytes(length);
+  size_t got = 0;
+  while (got < length) {
+    const ssize_t n = ::pread(member.fd.get(), bytes.data() + got, length - got,
+                              static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      Error error;
+      error.message =
+          n == 0 ? member.path.string() + " ends before" : "cannot read " + member.path.string();
+      error.offset_bytes = static_cast<int64_t>(offset + got);
+      error.errno_value = n == 0 ? 0 : errno;
+      return Fail(std::move(error));
+    }
+    got += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+Result<RawCheckpoint> LoadRawCheckpoint(const RawArray& array) {
+  const auto identity = array.Identity();
+  if (!identity.ok()) {
+    return Fail(identity.error());
+  }
+  RawCheckpoint checkpoint;
+  for (const RawMember& member : array.members()) {
+    const Superblock* superblock = member.superblock();
+    if (superblock != nullptr && superblock->array_uuid == (*identity)->array_uuid &&
+        superblock->checkpoint.generation > checkpoint.pointer.generation) {
+      checkpoint.pointer = superblock->checkpoint;
+    }
+  }
+  const CheckpointPointer& pointer = checkpoint.pointer;
+  if (pointer.generation == 0) {
+    return Fail(ErrorCode::kNotFound, "the array has no checkpoint yet");
+  }
+  PagesPlace place;
+  place.first = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
+  place.blocks = pointer.root_blocks;
+  place.ssd_mask = pointer.ssd_mask;
+  place.crc = pointer.root_crc;
+  auto root_bytes = ReadPagesFromAny(array, **identity, place);
+  if (!root_bytes.ok()) {
+    return Fail(std::move(root_bytes).error());
+  }
+  auto root = DecodeRoot(*root_bytes);
+  if (!root.ok()) {
+    return Fail(std::move(root).error());
+  }
+  checkpoint.root = std::move(*root);
+  for (const RunDescriptor& run : checkpoint.root.runs) {
+    place.first = {PageKind::kRun, run.generation, run.random, run.first_block, 0, 0};
+    place.blocks = run.blocks;
+    place.ssd_mask = run.ssd_mask;
+    place.crc = run.stream_crc;
+    auto stream = ReadPagesFromAny(array, **identity, place);
+    if (!stream.ok()) {
+      return Fail(std::move(stream).error());
+    }
+    checkpoint.streams.push_back(std::move(*stream));
+  }
+  return checkpoint;
+}
+
+std::string SsdNames(uint64_t mask) {
+  std::string out;
+  for (uint32_t i = 0; i < kMaxSsds; ++i) {
+    if ((mask >> i & 1) != 0) {
+      out += fmt::format("{}ssd{}", out.empty() ? "" : ", ", i);
+    }
+  }
+  return out;
+}
+
+}  // namespace eplog::cli

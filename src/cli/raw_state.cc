@@ -1,0 +1,244 @@
+#include "cli/raw_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <variant>
+
+namespace eplog::cli {
+namespace {
+
+// Calls the visitor with every item of the checkpoint, older runs first.
+Status VisitRuns(const Superblock& identity, const RawCheckpoint& checkpoint, RunVisitor& visitor) {
+  for (size_t i = checkpoint.streams.size(); i-- > 0;) {
+    EPLOG_TRY(DecodeRun(checkpoint.streams[i], identity.geometry, visitor));
+  }
+  return OkStatus();
+}
+
+class VolumeReplay {
+ public:
+  explicit VolumeReplay(RawVolumes& out) : out_(out) {}
+
+  void Apply(const VolumeItem& item) {
+    out_.volumes[item.id] = {item.name, item.size_bytes, item.deleting, 0};
+  }
+  void Apply(const ExtentItem& item) { Assign(item.volume, item.logical, item.extent); }
+  void Apply(const VolumeRecord& record) {
+    std::visit([this](const auto& change) { Change(change); }, record);
+  }
+
+ private:
+  void Assign(VolumeId id, uint32_t logical, ExtentIndex extent) {
+    if (out_.extents.emplace(std::pair(id, logical), extent).second) {
+      ++out_.volumes[id].extents;
+    }
+  }
+  void Change(const VolumeCreated& record) {
+    out_.volumes[record.id] = {record.name, record.size_bytes, false, 0};
+  }
+  void Change(const VolumeResized& record) {
+    out_.volumes[record.id].size_bytes = record.size_bytes;
+  }
+  void Change(const VolumeRenamed& record) { out_.volumes[record.id].name = record.name; }
+  void Change(const VolumeDeleted& record) {
+    out_.volumes[record.id].deleting = true;
+    Forget(record.id);
+  }
+  void Change(const ExtentAssigned& record) { Assign(record.id, record.logical, record.extent); }
+  void Change(const ExtentsFreed& record) {
+    std::erase_if(out_.extents, [&](const auto& entry) {
+      const bool freed =
+          entry.second >= record.first && entry.second.value - record.first.value < record.count;
+      if (freed) {
+        --out_.volumes[entry.first.first].extents;
+        Forget(entry.first.first);
+      }
+      return freed;
+    });
+  }
+  // A deleted volume is gone with its last extent.
+  void Forget(VolumeId id) {
+    const auto volume = out_.volumes.find(id);
+    if (volume != out_.volumes.end() && volume->second.deleting && volume->second.extents == 0) {
+      out_.volumes.erase(volume);
+    }
+  }
+
+  RawVolumes& out_;
+};
+
+class ContentVisitor final : public RunVisitor {
+ public:
+  ContentVisitor(const Geometry& geometry, CheckpointContent& out)
+      : geometry_(geometry), out_(out), volumes_(out.volumes) {}
+  void RowGroup(uint32_t /*group*/, std::span<const RowWord> words) override {
+    for (size_t at = 0; at < words.size(); at += geometry_.n) {
+      const auto row = words.subspan(at, geometry_.n);
+      const auto in_slots =
+          std::count_if(row.begin(), row.end(), [](const RowWord& w) { return w.word.has_slot(); });
+      const auto absent = std::count_if(row.begin(), row.end(),
+                                        [](const RowWord& w) { return w.word.is_absent(); });
+      out_.words_in_slots += static_cast<uint64_t>(in_slots);
+      out_.words_absent += static_cast<uint64_t>(absent);
+      out_.rows += in_slots + absent > 0 ? 1 : 0;
+    }
+  }
+  void LogStripe(const LogStripeItem& item) override {
+    ++out_.log_stripes;
+    for (const auto& member : item.members) {
+      out_.pending_chunks += member.superseded ? 0 : 1;
+    }
+  }
+  void Volume(const VolumeItem& item) override { volumes_.Apply(item); }
+  void Extent(const ExtentItem& item) override { volumes_.Apply(item); }
+
+ private:
+  const Geometry& geometry_;
+  CheckpointContent& out_;
+  VolumeReplay volumes_;
+};
+
+// One row through the checkpoint and the log.
+class RowReplay final : public RunVisitor {
+ public:
+  RowReplay(const Superblock& identity, const Epoch& checkpoint_epoch, RawRow& row)
+      : identity_(identity), g_(identity.geometry), epoch_(checkpoint_epoch), row_(row) {
+    row_.words.resize(g_.n);
+  }
+
+  void RowGroup(uint32_t group, std::span<const RowWord> words) override {
+    if (group != row_.stripe.value / kRowGroupStripes) {
+      return;
+    }
+    const size_t at = size_t{row_.stripe.value % kRowGroupStripes} * g_.n;
+    for (uint32_t i = 0; i < g_.n; ++i) {
+      row_.words[i] = words[at + i];
+      row_.words[i].word = AsOf(epoch_, i, words[at + i].word);
+    }
+  }
+  void LogStripe(const LogStripeItem& item) override {
+    for (const auto& member : item.members) {
+      if (!member.superseded && g_.StripeOf(member.chunk) == row_.stripe) {
+        const uint32_t i = g_.IndexInStripe(member.chunk);
+        row_.pending[i] = {item.sequence, AsOf(epoch_, i, member.word), member.crc};
+        Say(item.sequence,
+            fmt::format("checkpoint: data {} pending in {}", i, WordText(row_.pending[i].word)));
+      }
+    }
+  }
+  void Volume(const VolumeItem& /*item*/) override {}
+  void Extent(const ExtentItem& /*item*/) override {}
+
+  void Apply(const EntryHeader& entry) {
+    for (const VolumeRecord& record : entry.volumes) {
+      if (const auto* freed = std::get_if<ExtentsFreed>(&record)) {
+        Apply(entry, *freed);
+      }
+    }
+    for (const RowRecord& record : entry.rows) {
+      if (record.stripe == row_.stripe) {
+        Apply(entry, record);
+      }
+    }
+    for (const LogStripeRecord& record : entry.log_stripes) {
+      Apply(entry, record);
+    }
+  }
+
+ private:
+  // Words on a device from before it joined do not count.
+  [[nodiscard]] SlotWord AsOf(const Epoch& epoch, uint32_t index, SlotWord word) const {
+    const DeviceIndex ssd = g_.SsdOf(row_.stripe, index);
+    return word.has_slot() && epoch.number < identity_.members[ssd.value].joined
+               ? SlotWord::Absent()
+               : word;
+  }
+  void Say(uint64_t sequence, std::string what) {
+    row_.history.push_back(fmt::format("entry {}: {}", sequence, what));
+  }
+  void Apply(const EntryHeader& entry, const ExtentsFreed& freed) {
+    const uint32_t extent = row_.stripe.value / g_.extent_stripes;
+    if (extent >= freed.first.value && extent - freed.first.value < freed.count) {
+      std::fill(row_.words.begin(), row_.words.end(), RowWord{});
+      row_.pending.clear();
+      Say(entry.sequence, "its extent was freed: all zero");
+    }
+  }
+  void Apply(const EntryHeader& entry, const RowRecord& record) {
+    std::string changes;
+    for (const RowChange& change : record.changes) {
+      const SlotWord word = AsOf(entry.epoch, change.index, change.word);
+      row_.words[change.index] = {word, change.crc};
+      const auto pending = row_.pending.find(change.index);
+      if (pending != row_.pending.end() && pending->second.version <= change.version) {
+        row_.pending.erase(pending);
+      }
+      const bool data = change.index < g_.k();
+      changes += fmt::format("{}{} {} to {}", changes.empty() ? "" : ", ", data ? "data" : "parity",
+                             data ? change.index : change.index - g_.k(), WordText(word));
+    }
+    Say(entry.sequence, "row installed: " + changes);
+  }
+  void Apply(const EntryHeader& entry, const LogStripeRecord& record) {
+    for (const LogStripeMember& member : record.members) {
+      if (g_.StripeOf(member.chunk) == row_.stripe) {
+        const uint32_t i = g_.IndexInStripe(member.chunk);
+        const SlotWord word = AsOf(entry.epoch, i, member.word);
+        row_.pending[i] = {entry.sequence, word, member.crc};
+        Say(entry.sequence, fmt::format("log stripe of {}: data {} pending in {}",
+                                        record.members.size(), i, WordText(word)));
+      }
+    }
+  }
+
+  const Superblock& identity_;
+  const Geometry& g_;
+  Epoch epoch_;
+  RawRow& row_;
+};
+
+}  // namespace
+
+Result<CheckpointContent> CountCheckpoint(const Superblock& identity,
+                                          const RawCheckpoint& checkpoint) {
+  CheckpointContent content;
+  ContentVisitor visitor(identity.geometry, content);
+  EPLOG_TRY(VisitRuns(identity, checkpoint, visitor));
+  return content;
+}
+
+Result<RawRow> ReplayRow(const Superblock& identity, const RawCheckpoint& checkpoint,
+                         const JoinedLog& log, StripeIndex stripe) {
+  RawRow row;
+  row.stripe = stripe;
+  RowReplay replay(identity, checkpoint.root.epoch, row);
+  EPLOG_TRY(VisitRuns(identity, checkpoint, replay));
+  for (const FoundEntry& entry : log.entries) {
+    replay.Apply(entry.header);
+  }
+  return row;
+}
+
+Result<RawVolumes> ReplayVolumes(const Superblock& identity, const RawCheckpoint& checkpoint,
+                                 const JoinedLog& log) {
+  CheckpointContent content;
+  ContentVisitor visitor(identity.geometry, content);
+  EPLOG_TRY(VisitRuns(identity, checkpoint, visitor));
+  VolumeReplay replay(content.volumes);
+  for (const FoundEntry& entry : log.entries) {
+    for (const VolumeRecord& record : entry.header.volumes) {
+      replay.Apply(record);
+    }
+  }
+  return std::move(content.volumes);
+}
+
+std::string WordText(SlotWord word) {
+  return word.is_zero()     ? "zero"
+         : word.is_absent() ? "absent"
+                            : fmt::format("slot {}", word.slot().value);
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,153 @@
+#include "device/members.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "device/memory_device.h"
+#include "device/wrappers.h"
+#include "runtime/virtual_loop.h"
+#include "tests/device/device_util.h"
+
+namespace eplog {
+namespace {
+
+using test::Await;
+using test::Filled;
+using test::Pool;
+
+constexpr uint64_t kSize = uint64_t{1} << 20;
+
+TEST(LatencyHistogram, QuantilesAreUpperEdgesWithinAQuarter) {
+  LatencyHistogram histogram;
+  EXPECT_EQ(histogram.Quantile(0.5), 0U);
+  for (uint64_t us = 1; us <= 1000; ++us) {
+    histogram.Add(us);
+  }
+  for (const double q : {0.1, 0.5, 0.9, 0.99}) {
+    const double exact = q * 1000;
+    const auto told = static_cast<double>(histogram.Quantile(q));
+    EXPECT_GE(told, exact - 1) << q;
+    EXPECT_LE(told, exact * 1.25 + 1) << q;
+  }
+  histogram.Add(UINT64_MAX);  // beyond the last bucket: counted in it
+  EXPECT_GT(histogram.Quantile(1.0), uint64_t{1} << 39);
+}
+
+class Members : public ::testing::Test {
+ protected:
+  static constexpr DeviceIndex kFirst{0};
+  static constexpr DeviceIndex kMissing{1};
+  static constexpr DeviceIndex kLast{2};
+
+  VirtualLoop loop_;
+  MemoryDevice first_{"first", kSize};
+  MemoryDevice memory_{"last", kSize};
+  CountingDevice counting_{memory_};
+  FaultDevice last_{counting_};
+  MemberSet members_{loop_, {&first_, nullptr, &last_}};
+};
+
+TEST_F(Members, ForwardsByIndexAndCounts) {
+  const Buffer out = Filled(4096, 1);
+  const Buffer in = Pool().GetZeroed(4096);
+  ASSERT_TRUE(Await(loop_, members_.WriteBytes(kLast, 8192, out.span(), IoKind::kData)).ok());
+  ASSERT_TRUE(Await(loop_, members_.ReadBytes(kLast, 8192, in.span())).ok());
+  EXPECT_TRUE(test::Same(in, out));
+  const MemberCounters& counters = members_.counters(kLast);
+  EXPECT_EQ(counters.writes, 1U);
+  EXPECT_EQ(counters.bytes_written, 4096U);
+  EXPECT_EQ(counters.reads, 1U);
+  EXPECT_EQ(counters.bytes_read, 4096U);
+  EXPECT_EQ(members_.counters(kFirst).writes, 0U);
+}
+
+TEST_F(Members, OneThatIsNotLiveFailsAtOnce) {
+  const Buffer buffer = Filled(4096, 1);
+  EXPECT_FALSE(members_.live(kMissing));
+  EXPECT_EQ(members_.live_mask(), 0b101U);
+  const Status read = Await(loop_, members_.ReadBytes(kMissing, 0, buffer.span()));
+  const Status written =
+      Await(loop_, members_.WriteBytes(kMissing, 0, buffer.span(), IoKind::kData));
+  const Status flushed = Await(loop_, members_.Flush(kMissing));
+  for (const Status& status : {read, written, flushed}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kDeviceFailed);
+    EXPECT_EQ(status.error().device, 1);
+  }
+}
+
+TEST_F(Members, ErrorsBearTheDeviceAndAreCounted) {
+  last_.FailDevice();
+  const Buffer buffer = Filled(4096, 1);
+  const Status read = Await(loop_, members_.ReadBytes(kLast, 0, buffer.span()));
+  const Status written = Await(loop_, members_.WriteBytes(kLast, 0, buffer.span(), IoKind::kRing));
+  const Status flushed = Await(loop_, members_.Flush(kLast));
+  for (const Status& status : {read, written, flushed}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().device, 2);
+  }
+  EXPECT_EQ(members_.counters(kLast).read_errors, 1U);
+  EXPECT_EQ(members_.counters(kLast).write_errors, 2U);
+  EXPECT_EQ(members_.counters(kLast).bytes_written, 0U);
+}
+
+TEST_F(Members, TheHookSeesEachRequestBeforeItIsMade) {
+  std::vector<IoKind> seen;
+  uint64_t writes_at_hook = UINT64_MAX;
+  members_.set_before_io([&](DeviceIndex device, IoKind kind) {
+    EXPECT_EQ(device, kLast);
+    seen.push_back(kind);
+    writes_at_hook = std::min(writes_at_hook, counting_.counters().writes);
+  });
+  const Buffer buffer = Filled(4096, 1);
+  ASSERT_TRUE(Await(loop_, members_.WriteBytes(kLast, 0, buffer.span(), IoKind::kEntry)).ok());
+  ASSERT_TRUE(Await(loop_, members_.ReadBytes(kLast, 0, buffer.span())).ok());
+  ASSERT_TRUE(Await(loop_, members_.Flush(kLast)).ok());
+  EXPECT_EQ(seen, std::vector<IoKind>({IoKind::kEntry, IoKind::kRead, IoKind::kFlush}));
+  EXPECT_EQ(writes_at_hook, 0U);
+}
+
+TEST_F(Members, FlushMaskTakesTheLiveOnesOfTheMask) {
+  ASSERT_TRUE(Await(loop_, members_.FlushMask(0b111)).ok());
+  EXPECT_EQ(members_.counters(kFirst).flushes, 1U);
+  EXPECT_EQ(members_.counters(kMissing).flushes, 0U);
+  EXPECT_EQ(counting_.counters().flushes, 1U);
+  ASSERT_TRUE(Await(loop_, members_.FlushMask(0b001)).ok());
+  EXPECT_EQ(counting_.counters().flushes, 1U);
+  last_.FailDevice();
+  const Status status = Await(loop_, members_.FlushMask(0b101));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().device, 2);
+  EXPECT_EQ(members_.counters(kFirst).flushes, 3U) << "the others are flushed all the same";
+}
+
+TEST_F(Members, DroppedFlushesAreNotSent) {
+  members_.set_drop_flushes(true);
+  ASSERT_TRUE(Await(loop_, members_.Flush(kLast)).ok());
+  EXPECT_EQ(counting_.counters().flushes, 0U);
+}
+
+TEST_F(Members, ReadsSeeAnOverlayWithoutAnyWrite) {
+  const Buffer below = Filled(16384, 1);
+  ASSERT_TRUE(Await(loop_, members_.WriteBytes(kLast, 0, below.span(), IoKind::kData)).ok());
+  const uint64_t writes = counting_.counters().writes;
+  members_.Overlay(kLast, 4096, Filled(4096, 2));
+  const Buffer in = Pool().GetZeroed(16384);
+  // In parts that do not end where the overlay does.
+  const std::array<iovec, 3> parts{iovec{in.data(), 4608}, iovec{in.data() + 4608, 512},
+                                   iovec{in.data() + 5120, 16384 - 5120}};
+  ASSERT_TRUE(Await(loop_, members_.Read(kLast, 0, parts)).ok());
+  const Buffer over = Filled(4096, 2);
+  EXPECT_EQ(std::memcmp(in.data(), below.data(), 4096), 0);
+  EXPECT_EQ(std::memcmp(in.data() + 4096, over.data(), 4096), 0);
+  EXPECT_EQ(std::memcmp(in.data() + 8192, below.data() + 8192, 8192), 0);
+  EXPECT_EQ(counting_.counters().writes, writes);
+  ASSERT_TRUE(Await(loop_, members_.ReadBytes(kFirst, 4096, over.span())).ok());
+  EXPECT_TRUE(test::Same(over, Pool().GetZeroed(4096))) << "another device is not touched";
+}
+
+}  // namespace
+}  // namespace eplog
