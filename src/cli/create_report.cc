@@ -55,6 +55,9 @@ std::string MembersText(const std::vector<PlannedMember>& members, bool sparse) 
   const char* kind = !members.front().make ? "devices"
                      : sparse              ? "sparse files"
                                            : "files, written out";
+  if (members.size() == 1) {
+    return fmt::format("{}, {}, {}", members.front().name, size, kind);
+  }
   return fmt::format("{} ... {}, {} each, {}", members.front().name, members.back().name, size,
                      kind);
 }

@@ -112,13 +112,10 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
   if (!path.has_filename() && path.has_relative_path()) {
     path = path.parent_path();
   }
-  if (MountIsDead(path.string())) {  // left by a killed process: mounting clears it
-    auto resolved = ResolveMountpoint(path.string());
-    if (!resolved.ok()) {
-      return Fail(std::move(resolved).error());
+  if (MountIsDead(path.string())) {  // left by a killed process
+    if (const int error = DetachPath(path.string()); error != 0) {
+      return FailErrno(error, "cannot take away the dead mount at " + path.string());
     }
-    directory->path_ = std::move(*resolved);
-    return directory;
   }
   EPLOG_TRY(directory->Make(path));
   auto resolved = ResolveMountpoint(path.string());
@@ -188,6 +185,14 @@ std::string LogPath(const ArrayFile& file) {
                                               : "";
 }
 
+// Nothing was said: no log.
+void RemoveIfEmpty(const std::string& log) {
+  std::error_code error;
+  if (std::filesystem::file_size(log, error) == 0 && !error) {
+    std::filesystem::remove(log, error);
+  }
+}
+
 int RunMount(const MountCommand& command) {
   auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
@@ -201,7 +206,8 @@ int RunMount(const MountCommand& command) {
     return ReportError(kVerb, directory.error());
   }
   const pid_t caller = ::getpid();
-  const int status = RunDaemonised(command.foreground, LogPath(*file), [&](const ReadyFn& ready) {
+  const std::string log = LogPath(*file);
+  const int status = RunDaemonised(command.foreground, log, [&](const ReadyFn& ready) {
     const auto ready_here = [&] {
       (*directory)->Keep();
       if (command.foreground) {
@@ -213,7 +219,10 @@ int RunMount(const MountCommand& command) {
     };
     return ServeUntilUnmounted(command, *file, (*directory)->path(), ready_here);
   });
-  if (status == kDone && ::getpid() == caller && !command.foreground) {
+  if (::getpid() != caller) {
+    std::fflush(nullptr);
+    RemoveIfEmpty(log);
+  } else if (status == kDone && !command.foreground) {
     (*directory)->Keep();
     Print(Welcome(*file, command));
   }

@@ -1,6 +1,6 @@
 #include "cli/mount_table.h"
 
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -76,8 +76,9 @@ std::optional<MountEntry> FindMountOf(const std::filesystem::path& array) {
 }
 
 bool MountIsDead(const std::string& directory) {
-  struct stat info = {};
-  return ::stat(directory.c_str(), &info) != 0 && errno == ENOTCONN;
+  // stat() may be answered from the kernel's cache; this always asks the process.
+  struct statvfs info = {};
+  return ::statvfs(directory.c_str(), &info) != 0 && errno == ENOTCONN;
 }
 
 }  // namespace eplog::cli

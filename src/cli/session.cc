@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
+#include <set>
 #include <utility>
 
 #include "cli/console.h"
 #include "cli/mount_table.h"
+#include "cli/probe.h"
 #include "frontend/control.h"
 
 namespace eplog::cli {
@@ -17,6 +19,31 @@ uint64_t Entropy() {
   EPLOG_CHECK(got == ssize_t{sizeof(value)}, "the kernel gives no random numbers");
   return value;
 }
+
+namespace {
+
+// Told before the array is opened, since opening for writing leaves its mark on the devices. If the
+// members do not agree among themselves, that is for the engine to say.
+Status CheckUuid(const ArrayFile& file) {
+  std::set<std::string> found;
+  for (const MemberPath& member : file.members) {
+    const auto superblock = ReadSuperblock(file.Locate(member));
+    if (superblock.ok()) {
+      found.insert(UuidToString(superblock->array_uuid));
+    }
+  }
+  if (found.size() == 1 && *found.begin() != file.uuid) {
+    return Fail(
+        ErrorCode::kCorrupt,
+        fmt::format(
+            "{} names the array {}, but its members belong to {}; put the right members or the "
+            "right uuid into it",
+            file.file.string(), file.uuid, *found.begin()));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options) {
@@ -31,6 +58,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     return Fail(std::move(members).error());
   }
   session->members_ = std::move(*members);
+  EPLOG_TRY(CheckUuid(file));
   for (const std::string& missing : session->members_.missing) {
     Warn(verb, missing);
   }
@@ -39,18 +67,13 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.entropy = Entropy();
   auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));
   if (!array.ok()) {
-    return Fail(std::move(array).error());
+    Error error = std::move(array).error();
+    if (error.code == ErrorCode::kInvalidArgument) {
+      error.code = ErrorCode::kCorrupt;  // the devices are wrong, not the command
+    }
+    return Fail(std::move(error));
   }
   session->array_ = std::move(*array);
-  const std::string uuid = session->array_->GetStatus().uuid;
-  if (uuid != file.uuid) {
-    return Fail(
-        ErrorCode::kCorrupt,
-        fmt::format(
-            "{} names the array {}, but its members belong to {}; put the right members or the "
-            "right uuid into it",
-            file.file.string(), file.uuid, uuid));
-  }
   return session;
 }
 

@@ -26,6 +26,8 @@ namespace {
 
 constexpr char kVerb[] = "umount";
 constexpr int kWaitForEndMs = 60'000;
+constexpr int kTriesWhileDying = 50;
+constexpr useconds_t kTryEveryUs = 100'000;
 
 // A running process that can be waited for without being its parent.
 class OtherProcess {
@@ -84,15 +86,27 @@ Status TakeAway(const std::string& directory) {
   return OkStatus();
 }
 
+// Without array.toml (moved since) its process cannot be asked, only deprived of the mount:
+// kNotFound. A process that is dying breaks the connection off: soon nobody will be there.
+Result<Json> AskStatus(const Target& target) {
+  if (!target.array) {
+    return Fail(ErrorCode::kNotFound, "unknown array");
+  }
+  auto status = AskServer(*target.array, {{"verb", "status"}});
+  for (int i = 0; i < kTriesWhileDying && !status.ok() && status.error().code == ErrorCode::kIo;
+       ++i) {
+    ::usleep(kTryEveryUs);
+    status = AskServer(*target.array, {{"verb", "status"}});
+  }
+  return status;
+}
+
 Status Unmount(const std::string& typed) {
   auto target = FindTarget(typed);
   if (!target.ok()) {
     return Fail(std::move(target).error());
   }
-  // Without array.toml (moved since) its process cannot be asked, only deprived of the mount.
-  const std::string socket = target->array ? ControlSocketPath(target->array->uuid) : "";
-  const auto status = target->array ? ControlRequest(socket, {{"verb", "status"}})
-                                    : Result<Json>(Fail(ErrorCode::kNotFound, "unknown array"));
+  const auto status = AskStatus(*target);
   if (!status.ok() && status.error().code == ErrorCode::kNotFound) {
     return target->directory.empty()
                ? Fail(ErrorCode::kNotFound, fmt::format("{} is not mounted", typed))
@@ -104,7 +118,7 @@ Status Unmount(const std::string& typed) {
   const Json& array = status->at("array");
   const OtherProcess server(
       array.contains("pid") && array["pid"].is_number_integer() ? array["pid"].get<int>() : 0);
-  EPLOG_TRY(ControlRequest(socket, {{"verb", kVerb}}));
+  EPLOG_TRY(AskServer(*target->array, {{"verb", kVerb}}));
   if (!server.WaitForEnd(kWaitForEndMs)) {
     Warn(kVerb, fmt::format("all is durable, but process {} still runs", array["pid"].get<int>()));
   }

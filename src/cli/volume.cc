@@ -75,8 +75,7 @@ Result<Json> PickVolume(const Json& list, const std::string& name) {
 Result<VolumeId> FindVolume(Session& session, const std::string& name) {
   const auto volume = session.array().FindVolume(name);
   if (!volume) {
-    auto picked = PickVolume(ListToJson(session.array().Volumes()), name);
-    return Fail(std::move(picked).error());
+    return Fail(ErrorCode::kNotFound, fmt::format("there is no volume '{}'", name));
   }
   return volume->id;
 }
@@ -92,11 +91,62 @@ int WithArray(std::string_view verb, const std::string& argument, const Body& bo
   return done.ok() ? kDone : ReportError(verb, done.error());
 }
 
+// The rules of eplog/array.h. Checked here too, since opening an array for writing leaves its mark
+// on the devices: what is refused changes nothing.
+Status CheckName(const std::string& name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  bool utf8 = true;
+  try {
+    static_cast<void>(Json(name).dump());
+  } catch (const Json::exception&) {
+    utf8 = false;
+  }
+  if (name.empty() || name.size() > kMaxVolumeNameBytes || name == "." || name == ".." || !utf8 ||
+      name.find('/') != std::string::npos || std::any_of(name.begin(), name.end(), control)) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "a volume's name has 1 to {} bytes of UTF-8 without '/' and control characters, and is "
+            "not '.' or '..'",
+            kMaxVolumeNameBytes));
+  }
+  return OkStatus();
+}
+
+Result<uint64_t> VolumeSize(const std::string& text) {
+  auto size = ParseSize(text);
+  if (size.ok() && *size > kMaxVolumeBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("a volume has at most {}, not {}", TypedSize(kMaxVolumeBytes), text));
+  }
+  return size;
+}
+
+// Is the name there, or free, as the command needs it?
+Status CheckExists(std::string_view verb, const VolumeCommand& command, const ArrayFile& file,
+                   bool wanted) {
+  const auto list = ListVolumes(verb, file);
+  if (!list.ok()) {
+    return Fail(list.error());
+  }
+  const auto picked = PickVolume(*list, command.name);
+  if (wanted && !picked.ok()) {
+    return Fail(picked.error());
+  }
+  if (!wanted && picked.ok()) {
+    return Fail(ErrorCode::kExists,
+                fmt::format("a volume named '{}' exists already", command.name));
+  }
+  return OkStatus();
+}
+
 Status Create(const VolumeCommand& command, const ArrayFile& file) {
-  const auto size = ParseSize(command.size);
+  const auto size = VolumeSize(command.size);
   if (!size.ok()) {
     return Fail(size.error());
   }
+  EPLOG_TRY(CheckName(command.name));
+  EPLOG_TRY(CheckExists("volume create", command, file, false));
   const Json request = {{"verb", "volume-create"}, {"name", command.name}, {"size_bytes", *size}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = session.Run(session.array().CreateVolume(command.name, *size));
@@ -183,13 +233,14 @@ Status Plan(const VolumeCommand& command, const ArrayFile& file,
 }
 
 Status Resize(const VolumeCommand& command, const ArrayFile& file) {
-  const auto size = ParseSize(command.size);
+  const auto size = VolumeSize(command.size);
   if (!size.ok()) {
     return Fail(size.error());
   }
   if (command.dry_run) {
     return Plan(command, file, *size);
   }
+  EPLOG_TRY(CheckExists("volume resize", command, file, true));
   const Json request = {{"verb", "volume-resize"}, {"name", command.name}, {"size_bytes", *size}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = FindVolume(session, command.name);
@@ -211,6 +262,7 @@ Status Delete(const VolumeCommand& command, const ArrayFile& file) {
   if (command.dry_run) {
     return Plan(command, file, std::nullopt);
   }
+  EPLOG_TRY(CheckExists("volume delete", command, file, true));
   const Json request = {{"verb", "volume-delete"}, {"name", command.name}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = FindVolume(session, command.name);

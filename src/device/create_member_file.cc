@@ -96,9 +96,9 @@ tl::unexpected<Error> FailWrite(const NewFile& file, uint64_t size_bytes, int er
 struct WriteOut {
   IoUringLoop& loop;
   NewFile& file;
-  uint64_t size_bytes;
+  uint64_t size_bytes = 0;
   const CreateFileOptions& options;
-  void* zeros;
+  void* zeros = nullptr;
   uint64_t next = 0;
   uint64_t done = 0;
 

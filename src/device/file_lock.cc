@@ -156,7 +156,7 @@ std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file)
     std::string root;
     std::string where;
     if (fields >> id >> parent >> device >> root >> where && device == number) {
-      return path + " is mounted on " + where;
+      return std::string(path).append(" is mounted on ").append(where);
     }
   }
   std::error_code error;

@@ -25,6 +25,11 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
   admission_.set_keeper(keeper_);
 }
 
+ArrayImpl::~ArrayImpl() {
+  core_.hooks.ring_wraps += core_.rings.wraps();
+  core_.hooks.slot_reuses += core_.space.reuses();
+}
+
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
   Task<Result<Assembly>> assembling = Assemble(loop, std::move(devices));

@@ -26,7 +26,7 @@ namespace eplog {
 class ArrayImpl final : public Array {
  public:
   ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options);
-  ~ArrayImpl() override = default;
+  ~ArrayImpl() override;
 
   // Recovers; unless read-only, writes what recovery must write and starts the background work.
   Task<Status> Start();

@@ -45,6 +45,8 @@ struct Core {
     if (hooks.before_io) {
       members.set_before_io(hooks.before_io);
     }
+    space.set_lowest_first(hooks.lowest_slot_first);
+    rings.set_max_headers(hooks.headers_a_ring_block);
     members.set_drop_flushes(hooks.canary == Canary::kFlushDropped);
   }
 

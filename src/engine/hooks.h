@@ -33,6 +33,10 @@ struct EngineHooks {
   Canary canary = Canary::kNone;
   std::function<void(DeviceIndex device, IoKind kind)> before_io;
 
+  // Choices that are free, made so that rare orders come often.
+  bool lowest_slot_first = false;     // a freed slot is taken again as soon as it may be
+  uint32_t headers_a_ring_block = 0;  // 0 = as many as fit
+
   // Coverage, counted by the engine.
   uint64_t log_wraps = 0;
   uint64_t ring_wraps = 0;

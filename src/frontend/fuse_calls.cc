@@ -245,7 +245,7 @@ void FuseCalls::ReadDirectoryPlus(fuse_req_t req, fuse_ino_t /*inode*/, size_t s
 }
 
 void FuseCalls::ReleaseDirectory(fuse_req_t req, fuse_ino_t /*inode*/, fuse_file_info* info) {
-  FuseSession::CloseDirectory(*info);
+  Session(req).CloseDirectory(*info);
   fuse_reply_err(req, 0);
 }
 

@@ -17,16 +17,6 @@ namespace {
 // A RELEASE follows its close(2) on its own time: what was just closed may look open for a moment.
 constexpr uint64_t kReleaseGraceUs = 300'000;
 
-// One opendir: the volumes as they were, so that a reader sees each once whatever changes
-// meanwhile.
-struct Directory {
-  std::vector<VolumeInfo> volumes;
-};
-
-Directory& DirectoryOf(const fuse_file_info& info) {
-  return *reinterpret_cast<Directory*>(static_cast<uintptr_t>(info.fh));
-}
-
 Status CheckName(std::string_view name) {
   if (name.size() > kMaxVolumeNameBytes) {
     return FailErrno(ENAMETOOLONG, "the name is too long");
@@ -285,37 +275,33 @@ Task<void> FuseSession::Rename(FuseRequest request, std::string from, std::strin
   request.Status(status);
 }
 
-void FuseSession::OpenDirectory(FuseRequest request, fuse_file_info* info) const {
-  auto directory = std::make_unique<Directory>();
-  info->fh = reinterpret_cast<uintptr_t>(directory.get());
-  if (request.Opened(*info)) {
-    directory.release();  // CloseDirectory frees it
+void FuseSession::OpenDirectory(FuseRequest request, fuse_file_info* info) {
+  info->fh = next_directory_++;
+  directories_[info->fh] = {};
+  if (!request.Opened(*info)) {
+    directories_.erase(info->fh);  // the caller was interrupted: no RELEASEDIR will come
   }
-}
-
-void FuseSession::CloseDirectory(const fuse_file_info& info) {
-  delete &DirectoryOf(info);
 }
 
 void FuseSession::ReadDirectory(FuseRequest request, const fuse_file_info& info, size_t size,
                                 uint64_t from, bool plus) {
-  Directory& directory = DirectoryOf(info);
+  std::vector<VolumeInfo>& volumes = directories_[info.fh];
   if (from == 0) {
-    directory.volumes = array_.Volumes();
-    std::erase_if(directory.volumes, [](const VolumeInfo& v) { return ReservedName(v.name); });
+    volumes = array_.Volumes();
+    std::erase_if(volumes, [](const VolumeInfo& v) { return ReservedName(v.name); });
   }
   // The message lies before the payload area and was taken apart: the area is free for the answer.
   char* out = reinterpret_cast<char*>(incoming_.payload());
   size = std::min(size, RequestBuffer::kPayloadBytes);
   size_t used = 0;
-  const uint64_t entries = directory.volumes.size() + 2;
+  const uint64_t entries = volumes.size() + 2;
   for (uint64_t i = from; i < entries; ++i) {
     fuse_entry_param entry{};
     const char* name = i == 0 ? "." : "..";
     entry.attr.st_mode = S_IFDIR;
     entry.attr.st_ino = FUSE_ROOT_ID;
     if (i >= 2) {
-      const VolumeInfo& volume = directory.volumes[i - 2];
+      const VolumeInfo& volume = volumes[i - 2];
       name = volume.name.c_str();
       entry.attr.st_mode = S_IFREG;
       entry.attr.st_ino = volume.id.value + kFirstInode;

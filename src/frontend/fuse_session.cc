@@ -259,7 +259,9 @@ Task<Status> FuseSession::Unmount() {
   if (error != 0 && error != EINVAL) {  // EINVAL: somebody else was quicker
     co_return FailErrno(error, "cannot unmount " + options_.mountpoint);
   }
-  mount_gone_ = true;
+  // Usually the connection ends with the mount. Where another mount namespace still has a copy of
+  // it, it would not.
+  StopServing();
   co_return OkStatus();
 }
 
@@ -271,6 +273,10 @@ Task<void> FuseSession::UnmountForced() {
     return UnmountPath(path) == 0 ? 0 : DetachPath(path);
   });
   co_await unmount;
+  StopServing();
+}
+
+void FuseSession::StopServing() {
   mount_gone_ = true;
   stop_ = true;
   const uint64_t one = 1;

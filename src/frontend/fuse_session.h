@@ -122,6 +122,7 @@ class FuseSession {
   // ---- fuse_session.cc
   enum class Received : uint8_t { kNothingMore, kEnough, kNoBuffer, kMountGone };
   Received ReceiveSome();
+  void StopServing();
   void CloseChannel();
   void Init(fuse_conn_info* connection) const;
   Task<void> DeleteHidden();
@@ -142,10 +143,10 @@ class FuseSession {
   Task<Status> RemoveNode(FuseNodePtr node);
   Task<void> Rename(FuseRequest request, std::string from, std::string to, unsigned flags);
   Task<bool> ClosedSoon(const FuseNode& node);
-  void OpenDirectory(FuseRequest request, fuse_file_info* info) const;
+  void OpenDirectory(FuseRequest request, fuse_file_info* info);
   void ReadDirectory(FuseRequest request, const fuse_file_info& info, size_t size, uint64_t from,
                      bool plus);
-  static void CloseDirectory(const fuse_file_info& info);
+  void CloseDirectory(const fuse_file_info& info) { directories_.erase(info.fh); }
 
   // ---- fuse_io.cc
   struct WriteCall {
@@ -189,6 +190,10 @@ class FuseSession {
   HelperThread helper_;
   Event released_;  // some volume was closed for the last time
   std::unordered_map<uint32_t, FuseNodePtr> nodes_;
+  // By handle: the volumes as they were when reading began, so that each is seen once whatever
+  // changes meanwhile.
+  std::unordered_map<uint64_t, std::vector<VolumeInfo>> directories_;
+  uint64_t next_directory_ = 1;
 };
 
 }  // namespace eplog

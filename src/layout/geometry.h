@@ -4,8 +4,10 @@
 //   SSD:         [superblocks, 64 KiB][metadata area][journal ring][pad to 1 MiB][slots ...]
 //   log device:  [superblocks, 64 KiB][log ring]
 //
-// A data stripe has k data chunks (index 0 ... k-1) and m parity chunks (index k ... n-1), one on each SSD, rotated
-// by the stripe's number: index i of stripe s is on SSD (i + s) mod n. Which slot of that SSD is in the row.
+// A data stripe has k data chunks (index 0 ... k-1) and m parity chunks (index k ... n-1), one on each SSD. Rotation
+// (left-asymmetric, as in figure 1 of the EPLOG supplement): stripe 0 has its parity on the last m SSDs, each further
+// stripe one SSD earlier, round the end; its data chunks take the other SSDs in ascending order. Which slot of an SSD
+// a chunk has is in the row.
 #pragma once
 
 #include <cstdint>
@@ -79,15 +81,32 @@ struct Geometry {
   }
   // The SSD of position `index` (0 ... n-1) of a stripe.
   [[nodiscard]] DeviceIndex SsdOf(StripeIndex stripe, uint32_t index) const {
-    const uint32_t at = index + stripe.value % n;
-    return DeviceIndex(static_cast<uint8_t>(at < n ? at : at - n));
+    const uint32_t p = FirstParitySsd(stripe);
+    uint32_t at = 0;
+    if (index >= k()) {
+      at = p + (index - k());
+      at = at < n ? at : at - n;
+    } else if (p + m > n) {
+      at = index + (p + m - n);  // the parity wraps: data lies between its two ends
+    } else {
+      at = index < p ? index : index + m;
+    }
+    return DeviceIndex(static_cast<uint8_t>(at));
   }
   [[nodiscard]] DeviceIndex SsdOf(ChunkIndex chunk) const {
     return SsdOf(StripeOf(chunk), IndexInStripe(chunk));
   }
   // The inverse: which position of the stripe lies on this SSD.
   [[nodiscard]] uint32_t IndexOn(StripeIndex stripe, DeviceIndex ssd) const {
-    return (ssd.value + n - stripe.value % n) % n;
+    const uint32_t p = FirstParitySsd(stripe);
+    const uint32_t behind = ssd.value >= p ? ssd.value - p : ssd.value + n - p;
+    if (behind < m) {
+      return k() + behind;
+    }
+    if (p + m > n) {
+      return ssd.value - (p + m - n);
+    }
+    return ssd.value < p ? ssd.value : ssd.value - m;
   }
   [[nodiscard]] uint64_t SlotOffset(SlotIndex slot) const {
     return slots_offset_bytes + uint64_t{slot.value} * chunk_bytes;
@@ -104,6 +123,12 @@ struct Geometry {
   }
   [[nodiscard]] bool IsLog(DeviceIndex device) const { return device.value >= n; }
   [[nodiscard]] DeviceIndex LogDevice(uint32_t j) const { return DeviceIndex(static_cast<uint8_t>(n + j)); }
+
+  // The SSD of parity chunk 0; parity chunk j is j SSDs further, round the end.
+  [[nodiscard]] uint32_t FirstParitySsd(StripeIndex stripe) const {
+    const uint32_t turn = stripe.value % n;
+    return k() >= turn ? k() - turn : k() + n - turn;
+  }
 
   // Sanity of a geometry read from a disk: every rule that PlanGeometry keeps. kCorrupt if broken.
   [[nodiscard]] Status Validate() const;

@@ -114,7 +114,7 @@ uint64_t JournalRings::Pack(uint64_t upto, bool full_only, uint64_t reserve) {
   while (!queue_.empty() && queue_.front().sequence <= upto && (!full_only || HasFullBlock())) {
     size_t headers = 0;
     size_t bytes = 0;
-    while (headers < queue_.size() && queue_[headers].sequence <= upto &&
+    while (headers < queue_.size() && headers < max_headers_ && queue_[headers].sequence <= upto &&
            bytes + queue_[headers].bytes.size() <= kMaxEntryHeaderBytes) {
       bytes += queue_[headers++].bytes.size();
     }

@@ -29,6 +29,9 @@ class JournalRings {
   // Blocks that recovery leaves room for: the kept tail and the first entry of the next epoch.
   static constexpr uint64_t kReserveBlocks = 2;
 
+  // At most so many headers a block (tests: rings fill and wrap sooner); 0 = as many as fit.
+  void set_max_headers(uint32_t headers) { max_headers_ = headers == 0 ? UINT32_MAX : headers; }
+
   // While opening: a block that lies on an SSD. `needed`: holds a header newer than the checkpoint.
   void NoteBlock(DeviceIndex ssd, uint64_t number, uint64_t last_sequence, bool needed);
 
@@ -36,7 +39,7 @@ class JournalRings {
   void Enqueue(uint64_t sequence, std::span<const std::byte> encoded);
   [[nodiscard]] size_t queued() const { return queue_.size(); }
   // Enough for a whole block is waiting.
-  [[nodiscard]] bool HasFullBlock() const { return queued_bytes_ > kMaxEntryHeaderBytes; }
+  [[nodiscard]] bool HasFullBlock() const { return queued_bytes_ > kMaxEntryHeaderBytes || queue_.size() >= max_headers_; }
 
   // How many more blocks can be placed, in all their copies, leaving `reserve` on every SSD.
   [[nodiscard]] uint64_t Room(uint64_t reserve) const;
@@ -98,6 +101,7 @@ class JournalRings {
   std::vector<Ring> rings_;
   std::list<Writing> blocks_;  // not yet stable, in order
   uint32_t turn_ = 0;
+  uint32_t max_headers_ = UINT32_MAX;
   uint64_t packed_ = 0;
   uint64_t bytes_written_ = 0;
   uint64_t wraps_ = 0;

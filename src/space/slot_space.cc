@@ -26,6 +26,10 @@ void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex slot) {
 SlotIndex SlotSpace::Claim(DeviceIndex ssd) {
   Ssd& space = ssds_[ssd.value];
   EPLOG_CHECK(space.free != 0, "a claim without a free slot");
+  if (lowest_first_) {
+    space.cursor = 0;
+    space.wrapped = true;
+  }
   size_t word = space.cursor / 64;
   uint64_t candidates = ~space.used[word] & (~uint64_t{0} << (space.cursor % 64));
   while (candidates == 0) {

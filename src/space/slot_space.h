@@ -24,6 +24,9 @@ class SlotSpace {
  public:
   explicit SlotSpace(const Geometry& geometry);
 
+  // Claim the lowest free slot instead of the next one (tests: reuse comes at once).
+  void set_lowest_first(bool lowest) { lowest_first_ = lowest; }
+
   // While loading: the slot is in use.
   void MarkUsed(DeviceIndex ssd, SlotIndex slot);
 
@@ -93,6 +96,7 @@ class SlotSpace {
   std::deque<Waiting> waiting_;
   std::unordered_map<uint64_t, PinState> pins_;
   uint64_t reuses_ = 0;
+  bool lowest_first_ = false;
 };
 
 }  // namespace eplog

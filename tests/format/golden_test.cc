@@ -123,7 +123,7 @@ EntryHeader GoldenFullEntry() {
   header.log_stripes = {
       {{{ChunkIndex(0), SlotWord::At(SlotIndex(0)), 1},
         {ChunkIndex(1), SlotWord::Absent(), 2},
-        {ChunkIndex(4), SlotWord::At(SlotIndex(130)), 3}},
+        {ChunkIndex(5), SlotWord::At(SlotIndex(130)), 3}},
        {4}},
       {{{ChunkIndex(3583), SlotWord::At(SlotIndex(1998)), 0xFFFFFFFF}}, {0xFEFEFEFE}}};
   return header;

@@ -212,7 +212,7 @@ TEST(FuseMount, ResizeAndWritesFromElsewhereAreSeen) {
   FillPattern(bytes, 1);
   ASSERT_EQ(::pwrite(file.fd(), bytes.data(), bytes.size(), 0), 20000);
   struct stat info {};
-  for (const uint64_t size : {5000, 30000, 0, 12288}) {
+  for (const uint64_t size : {5000UL, 30000UL, 0UL, 12288UL}) {
     mount.Await([&](FakeArray& array, FuseServer& server) {
       return ResizeFromElsewhere(&array, &server, size);
     });

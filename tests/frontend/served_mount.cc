@@ -1,10 +1,13 @@
 #include "tests/frontend/served_mount.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -65,12 +68,54 @@ void FillPattern(std::span<std::byte> bytes, uint64_t seed) {
   }
 }
 
+namespace {
+
+// This process is both ends of its mount. Should it die with a request in flight, the kernel would
+// wait for an answer from the very process that it is taking apart, for ever. So on the way out the
+// connection is ended by force.
+constexpr size_t kMaxMounts = 8;
+std::array<std::array<char, 64>, kMaxMounts> mounted_directories;
+std::array<std::atomic<bool>, kMaxMounts> mounted;
+
+void EndMountsAndDie(int signal) {
+  for (size_t i = 0; i < kMaxMounts; ++i) {
+    if (mounted[i]) {
+      ::umount2(mounted_directories[i].data(), MNT_FORCE | MNT_DETACH);
+    }
+  }
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+size_t RememberMount(const std::string& directory) {
+  static const bool installed = [] {
+    for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGTERM, SIGINT, SIGALRM}) {
+      ::signal(signal, &EndMountsAndDie);
+    }
+    return true;
+  }();
+  static_cast<void>(installed);
+  ::alarm(240);  // before the test runner kills
+  for (size_t i = 0; i < kMaxMounts; ++i) {
+    if (!mounted[i]) {
+      EPLOG_CHECK(directory.size() < mounted_directories[i].size(), "a short path");
+      std::memcpy(mounted_directories[i].data(), directory.c_str(), directory.size() + 1);
+      mounted[i] = true;
+      return i;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
 ServedMount::ServedMount(MountSetup setup) {
   if (setup.directory.empty()) {
     own_directory_ = std::make_unique<TemporaryDirectory>();
     setup.directory = own_directory_->path();
   }
   directory_ = setup.directory;
+  mount_slot_ = RememberMount(directory_);
   command_fd_ = ::eventfd(0, EFD_CLOEXEC);
   served_ = served_promise_.get_future().share();
   std::promise<Status> started;
@@ -88,6 +133,7 @@ ServedMount::~ServedMount() {
   Do([this](FakeArray&) { finished_ = true; });
   thread_.join();
   ::close(command_fd_);
+  mounted[mount_slot_] = false;
 }
 
 void ServedMount::Thread(const MountSetup& setup, std::promise<Status>* started) {

@@ -120,6 +120,7 @@ class ServedMount {
   std::unique_ptr<TemporaryDirectory> own_directory_;
   std::string directory_;
   int command_fd_ = -1;
+  size_t mount_slot_ = 0;
   std::mutex mutex_;
   std::vector<std::function<void()>> commands_;  // guarded by mutex_
 

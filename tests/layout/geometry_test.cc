@@ -56,14 +56,37 @@ TEST(Geometry, IndexOnIsTheInverseOfSsdOf) {
   });
 }
 
-TEST(Geometry, TheNextStripeIsRotatedByOne) {
+TEST(Geometry, ParityMovesOneSsdDownEachStripeAndDataFillsTheOthersInOrder) {
   EveryShape([](const Geometry& g) {
     for (uint32_t s = 0; s < 3 * g.n; ++s) {
-      for (uint32_t index = 0; index < g.n; ++index) {
-        ASSERT_EQ(g.SsdOf(StripeIndex(s), index).value, (s + index) % g.n);
+      std::vector<bool> parity(g.n, false);
+      for (uint32_t j = 0; j < g.m; ++j) {
+        const uint32_t ssd = (4 * g.n - g.m + j - s) % g.n;
+        parity[ssd] = true;
+        ASSERT_EQ(g.SsdOf(StripeIndex(s), g.k() + j).value, ssd);
+      }
+      uint32_t index = 0;
+      for (uint32_t ssd = 0; ssd < g.n; ++ssd) {
+        if (!parity[ssd]) {
+          ASSERT_EQ(g.SsdOf(StripeIndex(s), index).value, ssd);
+          ++index;
+        }
       }
     }
   });
+}
+
+// The array of figure 1 of the supplement: A0 B0 C0 P, A1 B1 P C1, A2 P B2 C2, P A3 B3 C3.
+TEST(Geometry, LiesAsFigure1OfTheSupplement) {
+  Geometry g;
+  g.n = 4;
+  g.m = 1;
+  const std::vector<std::vector<uint32_t>> ssds = {{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 3, 1}, {1, 2, 3, 0}};
+  for (uint32_t s = 0; s < 4; ++s) {
+    for (uint32_t index = 0; index < 4; ++index) {
+      EXPECT_EQ(g.SsdOf(StripeIndex(s), index).value, ssds[s][index]) << s << " " << index;
+    }
+  }
 }
 
 TEST(Geometry, EverySsdHoldsAsMuchParityAsTheNext) {

@@ -66,7 +66,9 @@ void World::Crash(bool recovering) {
 void World::Live() {
   work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
   const Ending ending = random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
-  const uint64_t budget = random_.OneIn(6) ? random_.Below(12) : random_.Between(60, 260);
+  const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
+  const uint64_t budget =
+      random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, 260);
   work_->set_operations(budget);
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {

@@ -73,9 +73,12 @@ Driven Machine::Drive(const std::function<bool()>& done, const uint64_t* progres
 }
 
 void Machine::Crash(Random& random, bool power) {
+  // Often all devices fare alike: what only some of them keep can then be missing everywhere.
+  const bool alike = random.OneIn(2);
+  const CutStyle style = RandomCutStyle(random);
   for (const auto& device : devices_) {
     if (power) {
-      device->PowerCut(random);
+      device->PowerCut(random, alike ? style : RandomCutStyle(random));
     } else {
       device->Kill(random);
     }

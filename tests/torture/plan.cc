@@ -35,7 +35,7 @@ void PlanGeometryOf(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(20);
   plan.create.parity = draw < 8 ? 1 : draw < 18 ? 2 : draw < 19 ? 3 : 4;
   const uint32_t m = plan.create.parity;
-  plan.n = static_cast<uint32_t>(random.Between(std::max(2U, m + 1), 10));
+  plan.n = static_cast<uint32_t>(random.Between(m + 1, random.OneIn(2) ? m + 3 : 10));
   plan.create.chunk_bytes =
       static_cast<uint32_t>(OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384}));
   plan.create.reserve_percent = static_cast<uint32_t>(random.Between(1, 20));
@@ -45,7 +45,8 @@ void PlanGeometryOf(SeedPlan& plan, Random& random) {
   const uint64_t most = std::clamp<uint64_t>((uint64_t{768} << 10) / stripe_bytes, 8, 40);
   plan.stripes =
       static_cast<uint32_t>(RoundUp(random.Between(4, most), plan.create.extent_stripes));
-  const uint64_t spare = random.OneIn(2) ? 0 : random.Below(64) * kBlockBytes;
+  const uint64_t spare =
+      random.OneIn(2) ? 0 : random.Below(random.OneIn(2) ? 64 : 400) * kBlockBytes;
   plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) + spare;
   plan.create.ring_bytes =
       (kMinRingBlocks + (random.OneIn(2) ? 0 : random.Below(16))) * kBlockBytes;
@@ -68,6 +69,38 @@ void PlanWork(SeedPlan& plan, Random& random) {
   plan.max_volumes = static_cast<uint32_t>(random.Between(1, 5));
 }
 
+uint32_t& Weight(SeedPlan& plan, Op op) {
+  return plan.weights[static_cast<size_t>(op)];
+}
+
+void PlanFocus(SeedPlan& plan, Random& random) {
+  const uint64_t draw = random.Below(10);
+  if (draw < 2) {
+    plan.focus = Focus::kPound;
+    plan.weights.fill(0);
+    Weight(plan, Op::kWriteChunk) = 200;
+    Weight(plan, Op::kWriteRun) = static_cast<uint32_t>(OneOf(random, {0, 0, 20, 200}));
+    Weight(plan, Op::kFlushRange) = static_cast<uint32_t>(OneOf(random, {2, 6, 15}));
+    Weight(plan, Op::kRead) = Weight(plan, Op::kIdle) = 1;
+    Weight(plan, Op::kFlushAll) = Weight(plan, Op::kCommit) = 1;
+    plan.hot = 1;
+    plan.hot_chunks = static_cast<uint32_t>(random.Between(1, 3));
+    plan.engine_flush_us = 5'000'000;
+    plan.width = static_cast<uint32_t>(OneOf(random, {1, 2, 4}));
+  } else if (draw < 4) {
+    plan.focus = Focus::kRecover;
+    plan.recovery_crash = 0.85;
+    plan.withhold = 0.5;
+    plan.degrades = plan.loses_devices;
+  } else if (draw < 5) {
+    plan.focus = Focus::kCheckpoint;
+    plan.log_bytes = MinLogBytes(plan.create.chunk_bytes);
+    Weight(plan, Op::kWriteChunk) += 100;
+    Weight(plan, Op::kCheckpoint) = 25;
+    plan.width = static_cast<uint32_t>(OneOf(random, {4, 8, 16}));
+  }
+}
+
 }  // namespace
 
 SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
@@ -77,7 +110,6 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   PlanGeometryOf(plan, random);
   plan.create.name = "torture";
   plan.create.entropy = random.Next();
-  Size(plan, min_ssd_bytes);
   plan.alignment_bytes = random.OneIn(4) ? 4096 : 512;
   plan.discard = random.OneIn(4);
   plan.engine_flush_us = OneOf(random, {3'000, 30'000, 300'000, 5'000'000, 5'000'000});
@@ -86,7 +118,10 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.degrades = plan.loses_devices && random.OneIn(2);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;
   plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;
+  plan.withhold = random.OneIn(2) ? 0.3 : 0.15;
   plan.probe_one_in = static_cast<uint32_t>(OneOf(random, {30, 80, 200}));
+  PlanFocus(plan, random);
+  Size(plan, min_ssd_bytes);
   return plan;
 }
 
@@ -114,13 +149,16 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 }
 
 std::string SeedPlan::ToString() const {
+  static constexpr const char* kFocusNames[] = {"general", "pounding", "recovering",
+                                                "checkpointing"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
          " slots, log " + std::to_string(geometry.log_blocks) + " blocks, ring " +
          std::to_string(geometry.ring_blocks) + " blocks, mode " +
          (create.journal == JournalMode::kFull ? "full" : "log") + ", width " +
-         std::to_string(width) + ", hot " + std::to_string(hot_chunks) +
+         std::to_string(width) + ", hot " + std::to_string(hot_chunks) + ", " +
+         kFocusNames[static_cast<size_t>(focus)] +
          (loses_devices ? degrades ? ", degrades" : ", loses devices" : "");
 }
 

@@ -31,8 +31,17 @@ enum class Op : uint8_t {
 };
 inline constexpr size_t kOps = 17;
 
+// What a seed dwells on.
+enum class Focus : uint8_t {
+  kGeneral,
+  kPound,    // a few chunks again and again, hardly a flush: slots come round, ring blocks pile up
+  kRecover,  // short lives, recoveries struck again and again, devices that come and go
+  kCheckpoint,  // a full log and checkpoints all the time
+};
+
 struct SeedPlan {
   uint64_t seed = 0;
+  Focus focus = Focus::kGeneral;
   CreateOptions create;
   uint32_t n = 0;
   uint32_t stripes = 0;
@@ -55,6 +64,7 @@ struct SeedPlan {
   bool degrades = false;        // of them: opens for writing without some
   double power = 0.7;           // share of crashes that are power cuts
   double recovery_crash = 0.4;  // chance that an opening is struck
+  double withhold = 0.3;        // chance of each device that may be away, at each opening
   uint32_t probe_one_in = 60;   // operations between what-if crashes
 
   [[nodiscard]] uint32_t devices() const { return n + create.parity; }

@@ -19,7 +19,7 @@ struct RunnerOptions {
   bool in_process = false;  // no children: for debuggers
   std::string repeat = "make torture SEEDS=1 FIRST=";
   uint64_t stop_after = 10;  // failing seeds
-  uint64_t least = 0;  // fail if something was met less often; 0: the rule of 5,000 seeds
+  uint64_t least = 0;        // fail if something was met less often; 0: the rule of 5,000 seeds
 };
 
 // Process exit code: 0 if no seed failed.

@@ -430,9 +430,17 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   co_return OkStatus();
 }
 
-// Style: 0 keeps all, 1 drops all, else each its own fate.
-void SimDevice::ApplyFate(Random& random, const CachedWrite& write, unsigned style) {
-  const uint64_t fate = style == 0 ? 0 : style == 1 ? 1 : random.Below(4);
+CutStyle RandomCutStyle(Random& random) {
+  static constexpr CutStyle kStyles[] = {CutStyle::kKeep, CutStyle::kDrop,  CutStyle::kDrop,
+                                         CutStyle::kEach, CutStyle::kEach,  CutStyle::kEach,
+                                         CutStyle::kEach, CutStyle::kNewer, CutStyle::kOlder};
+  return kStyles[random.Below(std::size(kStyles))];
+}
+
+void SimDevice::ApplyFate(Random& random, const CachedWrite& write, CutStyle style) {
+  const uint64_t fate = style == CutStyle::kKeep   ? 0
+                        : style == CutStyle::kDrop ? 1
+                                                   : random.Below(4);
   if (fate == 0) {
     durable_.Write(write.offset_bytes, *write.data);
     return;
@@ -454,19 +462,22 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, unsigned sty
   }
 }
 
-void SimDevice::PowerCut(Random& random) {
-  const uint64_t draw = random.Below(20);
-  const unsigned style = draw < 3 ? 0 : draw < 7 ? 1 : 2;
-  for (const CachedWrite& write : cached_) {
-    ApplyFate(random, write, style);
-  }
-  std::vector<CachedWrite> flying;
+void SimDevice::PowerCut(Random& random, CutStyle style) {
+  std::vector<CachedWrite> writes(cached_.begin(), cached_.end());
+  const size_t completed = writes.size();
   for (auto& [id, write] : in_flight_) {
-    flying.push_back(std::move(write));
+    writes.push_back(std::move(write));
   }
-  for (size_t i = flying.size(); i > 0; --i) {
-    std::swap(flying[i - 1], flying[random.Below(i)]);
-    ApplyFate(random, flying[i - 1], style);
+  for (size_t i = writes.size(); i > completed + 1; --i) {
+    std::swap(writes[i - 1], writes[completed + random.Below(i - completed)]);
+  }
+  const size_t moment = random.Below(writes.size() + 1);
+  for (size_t i = 0; i < writes.size(); ++i) {
+    CutStyle fate = style;
+    if (style == CutStyle::kNewer || style == CutStyle::kOlder) {
+      fate = (i < moment) == (style == CutStyle::kNewer) ? CutStyle::kDrop : CutStyle::kKeep;
+    }
+    ApplyFate(random, writes[i], fate);
   }
   cached_.clear();
   in_flight_.clear();

@@ -43,6 +43,16 @@ enum class FaultStyle : uint8_t {
   kNoSpace,     // one write fails with kNoSpace
 };
 
+// What a power cut does to the unflushed writes of a device.
+enum class CutStyle : uint8_t {
+  kKeep,   // all of them
+  kDrop,   // all of them
+  kEach,   // each its own fate: kept, dropped or torn
+  kNewer,  // the oldest are dropped, up to some moment
+  kOlder,  // the newest are dropped, from some moment on
+};
+CutStyle RandomCutStyle(Random& random);
+
 // Fail the `nth` request (of the writes only, for kNoSpace), counted over all devices. 0: none.
 struct FaultPlan {
   uint64_t nth = 0;
@@ -139,7 +149,8 @@ class SimDevice final : public Device {
   [[nodiscard]] const std::string& name() const override { return name_; }
 
   // ---- what the simulation does to it. Nothing of it may run: after EventLoop::Abort.
-  void PowerCut(Random& random);
+  // `style`: how the writes fare, see CutStyle.
+  void PowerCut(Random& random, CutStyle style);
   void Kill(Random& random);
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
@@ -162,7 +173,7 @@ class SimDevice final : public Device {
   void CompleteBadly(uint64_t id);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
   void Covered(uint64_t upto_order, bool failed);
-  void ApplyFate(Random& random, const CachedWrite& write, unsigned style);
+  void ApplyFate(Random& random, const CachedWrite& write, CutStyle style);
   Error Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const;
 
   SimBus& bus_;

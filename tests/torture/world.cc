@@ -189,8 +189,8 @@ bool World::AllLogsIn(const DeviceSet& devices) const {
 DeviceSet World::ChooseWithheld() {
   DeviceSet withheld;
   for (const uint8_t device : unreliable_) {
-    const bool gone =
-        stale_.contains(device) ? random_.Chance(0.6) : plan_.degrades && random_.Chance(0.3);
+    const bool gone = stale_.contains(device) ? random_.Chance(0.6)
+                                              : plan_.degrades && random_.Chance(plan_.withhold);
     if (!gone) {
       continue;
     }
@@ -215,7 +215,8 @@ void World::OpenAgain() {
     return;
   }
   // What was found is stable, and survives what losses are left.
-  if (random_.OneIn(3)) {
+  const uint64_t probes = plan_.focus == Focus::kRecover ? 3 : random_.Below(2);
+  for (uint64_t i = 0; i < probes; ++i) {
     Probe(true);
   }
 }
@@ -273,13 +274,30 @@ bool World::TryOpen(bool may_be_struck) {
   }
   array_ = std::move(inspection.array);
   missed_.insert(withheld.begin(), withheld.end());
+  if (array_ != nullptr) {
+    Reconcile(array_->GetStatus());
+  }
   logs_degraded_ = std::any_of(missed_.begin(), missed_.end(),
                                [&](uint8_t device) { return device >= plan_.n; });
   return !failed();
 }
 
-// ------------------------------------------------------------------------------------------
-// what-if crashes
+// A device that only missed openings that were struck may be good or stale: the array says which.
+// One that missed an opening that succeeded is stale for good (P6).
+void World::Reconcile(const ArrayStatus& status) {
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    const auto device = static_cast<uint8_t>(i);
+    const bool ok = status.devices[i].state == DeviceState::kOk;
+    if (ok && missed_.contains(device)) {
+      Violate("P6: " + status.devices[i].name + " missed an opening and is called ok");
+    } else if (ok) {
+      stale_.erase(device);
+    }
+  }
+  away_ = stale_;
+}
+
+// --------------------------------------------------------------------------------- what-if crashes
 
 // Devices that are lost in a what-if: those that this life does without, and up to m in all.
 DeviceSet World::ChooseLost() {

@@ -60,6 +60,7 @@ class World {
   void Probe(bool with_losses);
   void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
 
+  void Reconcile(const ArrayStatus& status);
   Strike RandomStrike(bool recovering);
   void ChooseUnreliable();
   DeviceSet ChooseWithheld();
