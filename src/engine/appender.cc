@@ -203,6 +203,8 @@ Task<void> Appender::Run() {
     Encode(*entry);
     in_flight_.push_back(std::move(entry));
     core_.loop.Start(Write(*in_flight_.back()));
+    // Those whose writes are acknowledged by now may have more: the next log stripe is the wider for it.
+    co_await core_.loop.Yield();
   }
   running_ = false;
   applied_changed_.NotifyAll();

@@ -105,7 +105,7 @@ TEST(Array, OverwritingAFullArrayNeverMeetsNoSpace) {
   shape.n = 4;
   shape.ssd_bytes = uint64_t{4} << 20;
   shape.log_bytes = uint64_t{1} << 20;
-  shape.ring_bytes = 8 * 4096;
+  shape.ring_bytes = 16 * 4096;
   TestArray test(shape);
   const uint64_t capacity = test.array->GetStatus().capacity_bytes;
   const VolumeId volume = test.CreateVolume("v", capacity + (1 << 20));

@@ -51,6 +51,9 @@ struct SeedPlan {
   uint32_t alignment_bytes = 512;
   bool discard = false;
   uint64_t engine_flush_us = 0;
+  // Free choices of the engine (EngineHooks).
+  bool lowest_slot_first = false;
+  uint32_t headers_a_ring_block = 0;
 
   uint32_t width = 1;         // requests at once
   uint64_t operations = 500;  // at least

@@ -31,7 +31,6 @@ World::World(ArrayFactory& factory, const WorldOptions& options)
       oracle_(plan_.create.chunk_bytes, plan_.create.journal == JournalMode::kLog),
       scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, nullptr} {
   factory_.Reset();
-  hooks_.canary = options.canary;
   hooks_.before_io = [this](DeviceIndex device, IoKind kind) {
     machine_->bus().Expect(device.value, kind);
   };
@@ -77,6 +76,9 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.engine_flush_us = plan_.engine_flush_us;
   options.entropy = random_.Next();
   options.hooks = &hooks;
+  hooks.canary = options_.canary;
+  hooks.lowest_slot_first = plan_.lowest_slot_first;
+  hooks.headers_a_ring_block = plan_.headers_a_ring_block;
   return options;
 }
 
@@ -325,7 +327,6 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
     }
   }
   EngineHooks hooks;
-  hooks.canary = options_.canary;
   Inspection inspection;
   inspection.devices = copy.Except(withheld);
   inspection.options = Options(hooks);

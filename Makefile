@@ -1,0 +1,72 @@
+# Two commands are all you need on a fresh Debian 12: `make run` and `make test`. `make help` lists the rest.
+
+JOBS ?= $(shell nproc)
+SEEDS ?= 100
+FIRST ?= 1
+EPLOG := build/release/src/eplog
+CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+
+.PHONY: help run umount build test torture asan tsan tidy clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make run      an array of eight SSDs and two log devices in ./array (files), mounted on ./mnt'
+	@echo 'make umount   stop it; everything is durable when this returns'
+	@echo 'make test     build and run all tests'
+	@echo 'make build    the program: $(EPLOG)'
+	@echo 'make torture SEEDS=1000 [FIRST=1]   seeded crashes, judged by an oracle'
+	@echo 'make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make tsan     all tests under ThreadSanitizer'
+	@echo 'make tidy     clang-tidy over src'
+	@echo 'make clean    remove what was built (./array stays)'
+	@echo 'JOBS=N sets how many jobs run at once (now $(JOBS)).'
+
+run:
+	@scripts/packages.sh build run
+	@$(MAKE) --no-print-directory build
+	@scripts/run.sh $(EPLOG)
+
+umount:
+	@if mountpoint -q mnt || [ -n "$$(awk -v d="$(CURDIR)/mnt" '$$2 == d' /proc/mounts)" ]; then \
+	  $(EPLOG) umount mnt; else echo 'Nothing is mounted on ./mnt.'; fi
+
+build:
+	@scripts/packages.sh build
+	@cmake --preset release 
+	@cmake --build --preset release --parallel $(JOBS) --target eplog
+
+# Optimised, with all checks on; one build serves every test.
+test:
+	@scripts/packages.sh build run test
+	@cmake --preset check
+	@cmake --build --preset check --parallel $(JOBS)
+	@$(CTEST) --test-dir build/check
+
+torture:
+	@scripts/packages.sh build
+	@cmake --preset check
+	@cmake --build --preset check --parallel $(JOBS) --target torture
+	@build/check/tests/torture/torture --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS)
+
+asan:
+	@scripts/packages.sh build run test
+	@cmake --preset asan
+	@cmake --build --preset asan --parallel $(JOBS)
+	@$(CTEST) --test-dir build/asan
+
+# Without address space randomisation, which this ThreadSanitizer cannot bear on newer kernels.
+tsan:
+	@scripts/packages.sh build run test
+	@cmake --preset tsan
+	@cmake --build --preset tsan --parallel $(JOBS)
+	@setarch $$(uname -m) --addr-no-randomize $(CTEST) --test-dir build/tsan
+
+tidy:
+	@scripts/packages.sh build lint
+	@cmake --preset tidy
+	@find src -name '*.cc' | sort | xargs -P $(JOBS) -n 1 clang-tidy-14 --quiet -p build/tidy
+
+clean:
+	@if mountpoint -q mnt; then echo 'The array is mounted: make umount first.'; exit 1; fi
+	rm -rf build
+	@if [ -e array ]; then echo './array is kept; rm -r array mnt removes it and all that it holds.'; fi
