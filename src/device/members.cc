@@ -123,6 +123,10 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
     before_io_(device, IoKind::kFlush);
   }
   MemberCounters& counters = counters_[device.value];
+  if ((flush_failed_ >> device.value & 1) != 0) {
+    // I7: what an earlier flush lost, a later one that succeeds would pretend to have kept.
+    co_return NotLive(device);
+  }
   ++counters.flushes;
   if (drop_flushes_) {
     co_return OkStatus();
@@ -130,6 +134,7 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   Task<Status> flush = devices_[device.value]->Flush();
   Status status = co_await flush;
   if (!status.ok()) {
+    flush_failed_ |= uint64_t{1} << device.value;
     ++counters.write_errors;
     status.error().device = device.value;
   }

@@ -92,6 +92,7 @@ class MemberSet {
   std::vector<MemberCounters> counters_;
   BeforeIo before_io_;
   bool drop_flushes_ = false;
+  uint64_t flush_failed_ = 0;  // mask (I7)
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 

@@ -107,6 +107,9 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
     return;
   }
   record.max_bytes = record.row ? MaxRecordBytes(*record.row) : 0;
+  if (record.row && record.own_version) {
+    record.max_bytes += record.row->changes.size();  // Number sets their versions: at a distance of 0, one byte each
+  }
   for (const VolumeRecord& volume : record.volumes) {
     record.max_bytes += MaxRecordBytes(volume);
   }
@@ -411,12 +414,42 @@ void Appender::Finish(Entry& entry) {
     flusher_->Applied({header.sequence, header.mark, applied_.place, entry.ssd_mask});
     NoteWrites(entry);
     Count(entry);
+#ifndef NDEBUG
+    CheckInvariants(header);
+#endif
   }
   for (ChunkWrite* write : entry.chunk_writes) {
     write->completion.Finish(core_.loop, status, header.sequence);
   }
   for (RecordWrite* record : entry.records) {
     record->completion.Finish(core_.loop, status, header.sequence);
+  }
+}
+
+// What must hold after every entry; the walk over everything only now and then, and on small arrays.
+void Appender::CheckInvariants(const EntryHeader& header) const {
+  const Geometry& g = core_.geometry;
+  const State& state = *core_.state;
+  for (const LogStripeRecord& record : header.log_stripes) {
+    uint64_t ssds = 0;
+    for (const LogStripeMember& member : record.members) {
+      const auto pending = state.pending.Find(member.chunk);
+      EPLOG_CHECK(pending && pending->version == header.sequence && pending->word == member.word,
+                  "I2: the latest version of a chunk is a member of a live log stripe");
+      const uint64_t bit = uint64_t{1} << g.SsdOf(member.chunk).value;
+      EPLOG_CHECK((ssds & bit) == 0, "I2: members of a log stripe are on distinct SSDs");
+      ssds |= bit;
+    }
+  }
+  EPLOG_CHECK(header.mark <= flusher_->stable() && flusher_->stable() <= header.sequence,
+              "I4: the mark is a stable sequence");
+  EPLOG_CHECK(log_tail() <= header.place && log_used() <= g.log_blocks, "I1: the log holds what is still needed");
+  constexpr uint64_t kWalkEvery = 64;
+  constexpr uint64_t kWalkSlots = 4096;
+  if (header.sequence % kWalkEvery == 0 && uint64_t{g.slots} * g.n <= kWalkSlots) {
+    state.ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {
+      EPLOG_CHECK(core_.space.IsUsed(ssd, slot), "I1: a slot that is needed is free");
+    });
   }
 }
 

@@ -168,6 +168,7 @@ class Appender {
   void Finish(Entry& entry);
   void Count(const Entry& entry);
   void NoteWrites(const Entry& entry);
+  void CheckInvariants(const EntryHeader& header) const;
 
   Core& core_;
   Flusher* flusher_ = nullptr;

@@ -74,6 +74,8 @@ Task<Status> ArrayImpl::Start() {
   recovery_us_ = core_.loop.NowUs() - start;
   if (writing) {
     core_.loop.Spawn(appender_.Run());
+    EPLOG_CHECK(superblocks_.current().base == recovery.epoch(),
+                "I11: the epoch is marked as opened before the first foreground write");
     keeper_.Start();
     volumes_.Open();
   }

@@ -1,6 +1,7 @@
 #include "engine/checkpointer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -205,6 +206,8 @@ Task<Status> Checkpointer::Checkpoint(bool force) {
 }
 
 void Checkpointer::Counts(const Appender::Position& position) {
+  EPLOG_CHECK(position.sequence <= flusher_.stable() || core_.canary(Canary::kCheckpointUnstable),
+              "I9: a checkpoint holds only stable state");
   covered_ = position.sequence;
   core_.rings.CheckpointCounts(position.sequence);
   appender_.CheckpointCounts(position.place);
@@ -222,52 +225,69 @@ struct StreamPlace {
   uint64_t blocks;
 };
 
-// The payloads of contiguous pages from one SSD.
-Task<Result<std::vector<std::byte>>> ReadStream(Core& core, DeviceIndex ssd, StreamPlace place) {
-  std::vector<std::byte> stream;
-  uint32_t index = 0;
-  while (index < place.blocks) {
-    const uint64_t count = std::min<uint64_t>(kBatchBlocks, place.blocks - index);
-    Buffer batch = core.pool.Get(count * kBlockBytes);
-    const uint64_t block = place.first_block + index;
-    Task<Status> read = core.members.ReadBytes(ssd, core.geometry.MetadataOffset(block), batch.span());
-    Status status = co_await read;
-    EPLOG_CO_TRY(status);
-    for (uint64_t i = 0; i < count; ++i, ++index) {
-      const auto page = batch.span().subspan(i * kBlockBytes, kBlockBytes);
-      const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
-      const bool right = header.ok() && header->kind == place.kind && header->generation == place.generation &&
-                         header->random == place.random && header->block == place.first_block + index &&
-                         header->index == index;
-      if (!right) {
-        core.members.CountCorrupt(ssd);
-        co_return Fail(ErrorCode::kCorrupt, "a checkpoint page is damaged");
-      }
-      const auto payload = page.subspan(kPageHeaderBytes, header->payload_bytes);
-      stream.insert(stream.end(), payload.begin(), payload.end());
-    }
-  }
-  co_return stream;
-}
-
 bool InArea(const Geometry& g, uint64_t first, uint64_t blocks) {
   return blocks != 0 && first < g.metadata_blocks && blocks <= g.metadata_blocks - first;
 }
 
-// From the first SSD of the mask that has it whole, with the right CRC.
-Task<Result<std::vector<std::byte>>> ReadFromAny(Core& core, uint64_t ssd_mask, StreamPlace place, uint32_t crc) {
+bool IsPage(const Core& core, std::span<const std::byte> page, const StreamPlace& place, uint32_t index) {
+  const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
+  return header.ok() && header->kind == place.kind && header->generation == place.generation &&
+         header->random == place.random && header->block == place.first_block + index && header->index == index;
+}
+
+// Page `index` into `page`, from whichever SSD of the mask has it whole.
+Task<bool> ReadPage(Core& core, uint64_t ssd_mask, const StreamPlace& place, uint32_t index,
+                    std::span<std::byte> page) {
   for (uint8_t i = 0; i < core.geometry.n; ++i) {
-    if ((ssd_mask >> i & 1) == 0 || !core.members.live(DeviceIndex(i)) ||
-        !InArea(core.geometry, place.first_block, place.blocks)) {
+    if ((ssd_mask >> i & 1) == 0 || !core.members.live(DeviceIndex(i))) {
       continue;
     }
-    Task<Result<std::vector<std::byte>>> read = ReadStream(core, DeviceIndex(i), place);
-    Result<std::vector<std::byte>> stream = co_await read;
-    if (stream.ok() && Crc32c(*stream) == crc) {
-      co_return stream;
+    const uint64_t offset = core.geometry.MetadataOffset(place.first_block + index);
+    Task<Status> read = core.members.ReadBytes(DeviceIndex(i), offset, page);
+    const Status status = co_await read;
+    if (status.ok() && IsPage(core, page, place, index)) {
+      co_return true;
+    }
+    core.members.CountCorrupt(DeviceIndex(i));
+  }
+  co_return false;
+}
+
+// The payloads of contiguous pages: in large reads from the first live SSD of the mask, and any page that is not
+// whole there from another one.
+Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, StreamPlace place, uint32_t crc) {
+  std::vector<std::byte> stream;
+  const uint64_t live = ssd_mask & core.members.live_mask();
+  if (live == 0 || !InArea(core.geometry, place.first_block, place.blocks)) {
+    co_return Fail(ErrorCode::kCorrupt, "no SSD that holds the newest checkpoint is there");
+  }
+  const DeviceIndex first_ssd(static_cast<uint8_t>(std::countr_zero(live)));
+  uint32_t index = 0;
+  while (index < place.blocks) {
+    const uint64_t count = std::min<uint64_t>(kBatchBlocks, place.blocks - index);
+    Buffer batch = core.pool.Get(count * kBlockBytes);
+    const uint64_t offset = core.geometry.MetadataOffset(place.first_block + index);
+    Task<Status> read = core.members.ReadBytes(first_ssd, offset, batch.span());
+    const Status status = co_await read;
+    for (uint64_t i = 0; i < count; ++i, ++index) {
+      const auto page = batch.span().subspan(i * kBlockBytes, kBlockBytes);
+      bool good = status.ok() && IsPage(core, page, place, index);
+      if (!good) {
+        Task<bool> reading = ReadPage(core, ssd_mask, place, index, page);
+        good = co_await reading;
+      }
+      if (!good) {
+        co_return Fail(ErrorCode::kCorrupt, "a page of the newest checkpoint cannot be read from any SSD");
+      }
+      const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
+      const auto payload = page.subspan(kPageHeaderBytes, header->payload_bytes);
+      stream.insert(stream.end(), payload.begin(), payload.end());
     }
   }
-  co_return Fail(ErrorCode::kCorrupt, "the newest checkpoint cannot be read from any SSD");
+  if (Crc32c(stream) != crc) {
+    co_return Fail(ErrorCode::kCorrupt, "the newest checkpoint is damaged: its checksum is wrong");
+  }
+  co_return stream;
 }
 
 }  // namespace
@@ -276,7 +296,7 @@ Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer&
   const StreamPlace root_place{PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block,
                                pointer.root_blocks};
   Task<Result<std::vector<std::byte>>> read_root =
-      ReadFromAny(core, pointer.ssd_mask, root_place, pointer.root_crc);
+      ReadStream(core, pointer.ssd_mask, root_place, pointer.root_crc);
   Result<std::vector<std::byte>> root_bytes = co_await read_root;
   EPLOG_CO_TRY(root_bytes);
   Result<CheckpointRoot> root = DecodeRoot(*root_bytes);
@@ -286,7 +306,7 @@ Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer&
   }
   const RunDescriptor& run = root->runs[0];
   const StreamPlace run_place{PageKind::kRun, run.generation, run.random, run.first_block, run.blocks};
-  Task<Result<std::vector<std::byte>>> read_run = ReadFromAny(core, run.ssd_mask, run_place, run.stream_crc);
+  Task<Result<std::vector<std::byte>>> read_run = ReadStream(core, run.ssd_mask, run_place, run.stream_crc);
   Result<std::vector<std::byte>> stream = co_await read_run;
   EPLOG_CO_TRY(stream);
   Status decoded = DecodeState(*stream, state);

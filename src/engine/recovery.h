@@ -67,7 +67,7 @@ class Recovery {
   Task<Status> ReadRing(DeviceIndex ssd);
   void NoteRingBlock(DeviceIndex ssd, const RingBlock& block);
   Task<Status> Join();
-  Task<std::optional<EntryHeader>> NextEntry(const Appender::Position& at);
+  Task<Result<std::optional<EntryHeader>>> NextEntry(const Appender::Position& at);
   bool FitsAfter(const EntryHeader& header, const Appender::Position& at) const;
   Task<Status> Replay();
   Task<bool> IsWhole(const EntryHeader& entry);

@@ -100,7 +100,7 @@ bool Recovery::FitsAfter(const EntryHeader& header, const Appender::Position& at
          (header.first_of_epoch && header.follows_epoch == at.epoch && header.follows_sequence == at.sequence);
 }
 
-Task<std::optional<EntryHeader>> Recovery::NextEntry(const Appender::Position& at) {
+Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Position& at) {
   std::optional<EntryHeader> best;
   const bool lowest = core_.canary(Canary::kNoEpochJoin);
   const auto consider = [&](const EntryHeader& header) {
@@ -112,6 +112,9 @@ Task<std::optional<EntryHeader>> Recovery::NextEntry(const Appender::Position& a
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
     Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, at.place);
     const std::optional<EntryHeader> header = co_await reading;
+    if (log_.met_unknown()) {  // not a tail to be cut
+      co_return Fail(ErrorCode::kUnsupported, "the log holds an entry written by a newer version of eplog; use that one");
+    }
     if (header) {
       consider(*header);
     }
@@ -129,8 +132,10 @@ Task<Status> Recovery::Join() {
   Appender::Position at = checkpoint_;
   mark_ = checkpoint_.sequence;
   while (true) {
-    Task<std::optional<EntryHeader>> finding = NextEntry(at);
-    std::optional<EntryHeader> next = co_await finding;
+    Task<Result<std::optional<EntryHeader>>> finding = NextEntry(at);
+    Result<std::optional<EntryHeader>> found = co_await finding;
+    EPLOG_CO_TRY(found);
+    std::optional<EntryHeader> next = std::move(*found);
     if (!next) {
       co_return OkStatus();
     }

@@ -23,6 +23,15 @@ Status Volumes::CheckName(std::string_view name) {
   return OkStatus();
 }
 
+Status Volumes::CheckSize(uint64_t size_bytes) const {
+  // Extents of a volume are numbered with 32 bits.
+  const uint64_t most = std::min(kMaxVolumeBytes, core_.geometry.extent_data_bytes() * UINT32_MAX);
+  if (size_bytes > most) {
+    return Fail(ErrorCode::kInvalidArgument, "a volume of this array has at most " + std::to_string(most) + " bytes");
+  }
+  return OkStatus();
+}
+
 VolumeInfo Volumes::Info(const Volume& volume) const {
   return {volume.id, volume.name, volume.size_bytes,
           volume.extents.count() * core_.geometry.extent_data_bytes()};
@@ -67,9 +76,8 @@ Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable) {
 Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
   Status valid = CheckName(name);
   EPLOG_CO_TRY(valid);
-  if (size_bytes > kMaxVolumeBytes) {
-    co_return Fail(ErrorCode::kInvalidArgument, "a volume is at most 1 PiB");
-  }
+  Status sane = CheckSize(size_bytes);
+  EPLOG_CO_TRY(sane);
   Task<AsyncMutex::Guard> locking = changes_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   VolumeTable& table = core_.state->volumes;
@@ -253,9 +261,8 @@ Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
 }
 
 Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
-  if (size_bytes > kMaxVolumeBytes) {
-    co_return Fail(ErrorCode::kInvalidArgument, "a volume is at most 1 PiB");
-  }
+  Status sane = CheckSize(size_bytes);
+  EPLOG_CO_TRY(sane);
   Task<std::shared_ptr<Gate>> entering = Enter(id, true);
   const std::shared_ptr<Gate> gate = co_await entering;
   const Volume* volume = core_.state->volumes.Find(id);

@@ -49,6 +49,7 @@ class Volumes {
   // The extent behind a logical extent, assigned now if there is none. kNoSpace if the array has no free extent.
   Task<Result<ExtentIndex>> EnsureExtent(VolumeId id, uint32_t logical);
 
+  [[nodiscard]] Status CheckSize(uint64_t size_bytes) const;
   static Status CheckName(std::string_view name);
   // Extents that are assigned to no live byte and on their way back: they count as free.
   [[nodiscard]] uint64_t ExtentsComingBack() const;

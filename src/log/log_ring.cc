@@ -81,6 +81,7 @@ Task<void> LogReader::Load(uint32_t j, uint64_t place) {
 }
 
 Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place) {
+  met_unknown_ = false;
   if (!members_.live(geometry_.LogDevice(j))) {
     co_return std::nullopt;
   }
@@ -94,6 +95,7 @@ Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place)
   }
   const auto block = window.buffer.span().subspan((place - window.first) * kBlockBytes, kBlockBytes);
   Result<EntryHeader> header = DecodeEntryHeader(block, array_, geometry_);
+  met_unknown_ = !header.ok() && header.error().code == ErrorCode::kUnsupported;
   if (!header.ok() || header->place != place) {
     co_return std::nullopt;
   }

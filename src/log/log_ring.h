@@ -31,6 +31,8 @@ class LogReader {
 
   // The header that log device j holds for exactly this place, if it is valid.
   Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
+  // The last HeaderAt met a valid header with something in it that this version does not know.
+  [[nodiscard]] bool met_unknown() const { return met_unknown_; }
 
  private:
   static constexpr uint64_t kWindowBlocks = 256;
@@ -47,6 +49,7 @@ class LogReader {
   const Uuid array_;
   BufferPool& pool_;
   std::vector<Window> windows_;
+  bool met_unknown_ = false;
 };
 
 }  // namespace eplog

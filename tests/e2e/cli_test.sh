@@ -224,6 +224,12 @@ run 0 "$EPLOG" mount a mnt --test-volatile-cache
 dd if=content of=mnt/data bs=1M seek=8 count=1 conv=notrunc,fsync status=none
 dd if=content of=mnt/data bs=1M seek=9 count=1 conv=notrunc status=none
 kill -9 "$(pid_of a)"
+# What lies on the disks before anybody recovered: the flushed chunk is described by the log, and is there.
+run 0 "$EPLOG" inspect a chunk data:8M
+out_has "content right"
+grep -Eq "content (wrong|unreadable)" out && fail "inspect: $(cat out)"
+run 0 "$EPLOG" inspect a log --json
+[ "$(json 'len(d["entries"]) > 0, d["newest_mark"] >= d["checkpoint_sequence"]')" = "(True, True)" ] || fail "inspect log"
 run 0 "$EPLOG" umount mnt
 out_has "dead mount"
 run 0 "$EPLOG" check a

@@ -40,14 +40,14 @@ say "seed $SEED: SEED=$SEED ROUNDS=$ROUNDS $0 ... chooses the same moments again
 files() { python3 "$HERE/file_writer.py" "$@"; }
 
 start_load() {  # ROUND
-  local writer
+  local writer before
+  before=$(wc -l <"$WORK/record.0")
   for ((writer = 0; writer < WRITERS; ++writer)); do
-    python3 "$HERE/file_writer.py" write "$FS" "$WORK/record.$writer" "$writer" "$SEED.$1.$writer" 2>/dev/null &
-    LOAD+=($!)
+    put_load python3 "$HERE/file_writer.py" write "$FS" "$WORK/record.$writer" "$writer" "$SEED.$1.$writer"
   done
   # Unsynced work beside it.
-  python3 "$HERE/file_writer.py" churn "$FS/include/linux" "$FS/copy" 2>/dev/null &
-  LOAD+=($!)
+  put_load python3 "$HERE/file_writer.py" churn "$FS/include/linux" "$FS/copy"
+  wait_for_work "$WORK/record.0" $((before + 2))
 }
 
 check_files() {
@@ -70,6 +70,9 @@ shut_down
 check_array
 # Only now the options: what is there already stays even if flushes are ignored.
 boot disk "${OPTIONS[@]}"
+for ((writer = 0; writer < WRITERS; ++writer)); do
+  : >"$WORK/record.$writer"
+done
 TOTAL=0
 for ((round = 1; round <= ROUNDS; ++round)); do
   start_load "$round"

@@ -54,7 +54,7 @@ make_work() {
     case $(stat -f -c %T "$base") in
       tmpfs | ramfs) ;;
       *)
-        WORK=$(mktemp -d "$base/eplog-e2e.XXXXXX")
+        WORK=$(mktemp -d "$base/eplog-e2e-XXXXXXXX")
         break
         ;;
     esac
@@ -169,6 +169,23 @@ detach_loop() {
   LOOP=
 }
 
+# put_load COMMAND...: in the background until stop_load. Its end is nobody's business, so the shell says nothing of it.
+put_load() {
+  "$@" 2>/dev/null &
+  LOAD+=($!)
+  disown $!
+}
+
+# Until the load has got something done that counts: the file has more than so many lines.
+wait_for_work() {  # FILE LINES
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    [ "$(wc -l <"$1")" -le "$2" ] || return 0
+    sleep 0.1
+  done
+  die "the load does nothing"
+}
+
 stop_load() {
   local process
   [ ${#LOAD[@]} -eq 0 ] && return 0
@@ -177,7 +194,6 @@ stop_load() {
   done
   for process in "${LOAD[@]}"; do
     bounded 60 tail --pid="$process" -s 0.1 -f /dev/null || die "a process under load does not end"
-    wait "$process" 2>/dev/null || true
   done
   LOAD=()
 }
@@ -211,7 +227,7 @@ boot() {  # VOLUME OPTION...
 }
 
 shut_down() {
-  bounded 120 umount "$FS" || die "umount of the file system"
+  ! mountpoint -q "$FS" || bounded 120 umount "$FS" || die "umount of the file system"
   detach_loop
   stop_daemon
 }

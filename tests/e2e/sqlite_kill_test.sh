@@ -44,8 +44,8 @@ boot disk "${OPTIONS[@]}"
 COMMITS=0
 for ((round = 1; round <= ROUNDS; ++round)); do
   journal=$([ $((round % 2)) -eq 1 ] && echo WAL || echo TRUNCATE)
-  python3 "$HERE/sqlite_writer.py" write "$FS/database" "$RECORD" "$SEED.$round" "$journal" 2>/dev/null &
-  LOAD+=($!)
+  put_load python3 "$HERE/sqlite_writer.py" write "$FS/database" "$RECORD" "$SEED.$round" "$journal"
+  wait_for_work "$RECORD" "$(wc -l <"$RECORD")"
   random_sleep 500 3000
   crash
   check_array # recovers in memory and changes nothing
