@@ -32,10 +32,10 @@ umount:
 
 build:
 	@scripts/packages.sh build
-	@cmake --preset release 
+	@cmake --preset release
 	@cmake --build --preset release --parallel $(JOBS) --target eplog
 
-# Optimised, with all checks on; one build serves every test.
+# With all checks on, and optimised as far as it pays: compiling is most of the time. One build serves every test.
 test:
 	@scripts/packages.sh build run test
 	@cmake --preset check

@@ -45,6 +45,7 @@ create_array --level 6 --ssds 8 --logs 2 --device-size "${SSD_MIB}M" --log-size 
 start_daemon ${MOUNT_OPTIONS:-} || die "mount: $(cat "$WORK/mount.err")"
 fill "$MNT/volume"
 fill "$WORK/plain"
+"$EPLOG" status "$ARRAY" --json >"$WORK/before.json"
 printf '%-6s %12s %12s %12s %12s\n' pair plain/s eplog/s plain_p99us eplog_p99us
 : >"$WORK/pairs"
 for ((pair = 1; pair <= PAIRS; ++pair)); do
@@ -56,16 +57,23 @@ done
 "$EPLOG" status "$ARRAY" --json >"$WORK/status.json"
 stop_daemon
 check_array
-python3 - "$WORK/pairs" "$WORK/status.json" "$DEPTH" "$JOURNAL" "$VOLUME_MIB" "$AT_LEAST" <<'PYTHON'
+python3 - "$WORK/pairs" "$WORK/before.json" "$WORK/status.json" "$DEPTH" "$JOURNAL" "$VOLUME_MIB" "$AT_LEAST" <<'PYTHON'
 import json, statistics, sys
 pairs = [tuple(map(float, line.split())) for line in open(sys.argv[1], encoding="utf-8")]
 plain, eplog = (statistics.median(column) for column in zip(*pairs))
-traffic = json.load(open(sys.argv[2], encoding="utf-8"))["traffic"]
-below = sum(traffic[name] for name in ("ssd_data_bytes", "ssd_parity_bytes", "ssd_metadata_bytes", "log_chunk_bytes", "log_header_bytes"))
+before, after = (json.load(open(path, encoding="utf-8"))["traffic"] for path in sys.argv[2:4])
+depth, journal, volume_mib, at_least = sys.argv[4:8]
+
+
+def grown(*names):
+    return sum(after[name] - before[name] for name in names)
+
+
+below = grown("ssd_data_bytes", "ssd_parity_bytes", "ssd_metadata_bytes", "log_chunk_bytes", "log_header_bytes")
 ratio = eplog / plain
 print(f"median: plain {plain:.0f}, eplog {eplog:.0f} writes a second; ratio {ratio:.2f}")
-print(json.dumps({"bench": "fuse_ratio", "journal": sys.argv[4], "queue_depth": int(sys.argv[3]), "volume_mib": int(sys.argv[5]),
+print(json.dumps({"bench": "fuse_ratio", "journal": journal, "queue_depth": int(depth), "volume_mib": int(volume_mib),
                   "plain_writes_per_second": plain, "eplog_writes_per_second": eplog, "ratio": round(ratio, 3), "pairs": pairs,
-                  "device_bytes_per_user_byte": round(below / traffic["user_bytes_written"], 2)}))
-sys.exit(0 if ratio >= float(sys.argv[6]) else 1)
+                  "device_bytes_per_user_byte": round(below / grown("user_bytes_written"), 2)}))
+sys.exit(0 if ratio >= float(at_least) else 1)
 PYTHON

@@ -36,10 +36,15 @@ Each file in $mnt is a volume, a disk of the array:
 $(ls -lh "$mnt" | sed -e 1d -e 's/^/    /')
 
 Things to try:
-    $shown status $array                 what the array holds, what it wrote, what it would survive
-    fio --name=try --filename=$mnt/disk --size=256M --rw=randwrite --bs=4k --direct=1 --ioengine=io_uring --iodepth=16
-    mkfs.ext4 -q $mnt/disk && mkdir -p /tmp/try && mount -o loop $mnt/disk /tmp/try      (and: umount /tmp/try)
-    $shown commit $array                 bring the parity on the SSDs up to date
-    make umount                             flush everything and stop
-    $shown --help
+    # what the array holds, what it wrote, what it would survive
+    $shown status $array
+    # write something and see that again
+    dd if=/dev/urandom of=$mnt/disk bs=4k count=1000 oflag=direct conv=notrunc,fsync
+    # a file system on it (umount /tmp/try ends it)
+    mkfs.ext4 -q -F $mnt/disk && mkdir -p /tmp/try && mount -o loop $mnt/disk /tmp/try
+    # bring the parity on the SSDs up to date
+    $shown commit $array
+    # flush everything and stop
+    make umount
+The tour in README.md goes on from here; $shown --help tells the rest.
 END

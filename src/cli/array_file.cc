@@ -223,14 +223,25 @@ std::filesystem::path ArrayFile::Argument() const {
 
 std::filesystem::path ArrayFilePath(const std::filesystem::path& argument) {
   std::error_code ignored;
-  std::filesystem::path path = std::filesystem::absolute(argument, ignored).lexically_normal();
+  std::filesystem::path path = std::filesystem::absolute(argument, ignored);
   if (!path.has_filename()) {
     path = path.parent_path();  // a trailing slash
   }
   const bool directory = std::filesystem::is_directory(path, ignored);
-  const bool names_file = path.extension() == ".toml" && !directory;
-  return names_file || std::filesystem::is_regular_file(path, ignored) ? path
-                                                                       : path / kArrayFileName;
+  if (!directory &&
+      (path.extension() == ".toml" || std::filesystem::is_regular_file(path, ignored))) {
+    return ResolveParent(path);
+  }
+  return std::filesystem::weakly_canonical(path, ignored) / kArrayFileName;
+}
+
+std::filesystem::path ResolveParent(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
+  if (whole.filename().empty() || whole.filename() == "." || whole.filename() == "..") {
+    return std::filesystem::weakly_canonical(whole, ignored);
+  }
+  return std::filesystem::weakly_canonical(whole.parent_path(), ignored) / whole.filename();
 }
 
 Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::path& file) {

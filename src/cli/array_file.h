@@ -39,8 +39,12 @@ struct ArrayFile {
 };
 
 // The file that an ARRAY argument means: DIR/array.toml for a directory, else the path itself.
-// Absolute. Need not exist; says nothing about what is in it.
+// Absolute, through no symbolic link to a directory. Need not exist; says nothing about what is in
+// it.
 std::filesystem::path ArrayFilePath(const std::filesystem::path& argument);
+
+// Absolute, without symbolic links in its directories; itself it may be one (/dev/disk/by-id/...).
+std::filesystem::path ResolveParent(const std::filesystem::path& path);
 
 // Unknown keys, wrong types, missing or doubled members: kCorrupt, one line with file and line
 // number. `file` is kept in the result and shown in messages.

@@ -69,7 +69,7 @@ std::string DefaultName(const ArrayFile& file) {
     }
     name.resize(keep);
   }
-  return name.empty() ? "array" : name;
+  return IsPlainText(name) && !name.empty() ? name : "array";
 }
 
 Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
@@ -92,6 +92,9 @@ Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
   if (request.name.size() > kMaxArrayName) {
     return Usage(
         fmt::format("--name has {} bytes; {} are allowed", request.name.size(), kMaxArrayName));
+  }
+  if (!IsPlainText(request.name)) {
+    return Usage("--name must be UTF-8 without control characters");
   }
   options.name = request.name.empty() ? DefaultName(plan.file) : request.name;
   options.force = request.force;
@@ -141,11 +144,12 @@ Status ListMembers(const MemberOption& from, const std::filesystem::path& direct
   while (true) {
     const size_t comma = rest.find(',');
     const std::string_view path = rest.substr(0, comma);
-    if (path.empty()) {
-      return Usage(fmt::format("{}: '{}' has an empty name in it", from.option, from.text));
+    if (path.empty() || !IsPlainText(path)) {
+      return Usage(fmt::format("{}: '{}' has {} name in it", from.option, from.text,
+                               path.empty() ? "an empty" : "an unreadable"));
     }
     const std::string name = fmt::format("{}{}", from.prefix, members.size());
-    members.push_back({name, std::filesystem::absolute(path).lexically_normal(), false, 0, ""});
+    members.push_back({name, ResolveParent(path), false, 0, ""});
     if (comma == std::string_view::npos) {
       break;
     }

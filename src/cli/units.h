@@ -20,6 +20,9 @@ Result<uint64_t> ParseDuration(std::string_view text);
 // "10%" or "10": whole percent.
 Result<uint32_t> ParsePercent(std::string_view text);
 
+// Whole UTF-8 characters, none of them a control character: what names may consist of.
+bool IsPlainText(std::string_view text);
+
 // As it would be typed, exact: 1073741824 -> "1G", 1536 -> "1536".
 std::string TypedSize(uint64_t bytes);
 

@@ -94,15 +94,8 @@ int WithArray(std::string_view verb, const std::string& argument, const Body& bo
 // The rules of eplog/array.h. Checked here too, since opening an array for writing leaves its mark
 // on the devices: what is refused changes nothing.
 Status CheckName(const std::string& name) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
-  bool utf8 = true;
-  try {
-    static_cast<void>(Json(name).dump());
-  } catch (const Json::exception&) {
-    utf8 = false;
-  }
-  if (name.empty() || name.size() > kMaxVolumeNameBytes || name == "." || name == ".." || !utf8 ||
-      name.find('/') != std::string::npos || std::any_of(name.begin(), name.end(), control)) {
+  if (name.empty() || name.size() > kMaxVolumeNameBytes || name == "." || name == ".." ||
+      name.find('/') != std::string::npos || !IsPlainText(name)) {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format(

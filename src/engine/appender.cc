@@ -171,6 +171,13 @@ bool Appender::CanAppend() {
   return !blocked_;
 }
 
+Task<Status> Appender::AppendMark() {
+  RecordWrite mark;
+  Submit(mark, true);
+  co_await mark.completion;
+  co_return mark.completion.status();
+}
+
 Task<void> Appender::End() {
   ending_ = true;
   wake_.NotifyAll();

@@ -106,6 +106,9 @@ class Appender {
   void Submit(ChunkWrite& write);
   void Submit(RecordWrite& record, bool urgent);
 
+  // An entry with no record, to carry the mark.
+  Task<Status> AppendMark();
+
   // A task of the loop, until End.
   Task<void> Run();
   Task<void> End();

@@ -50,12 +50,43 @@ Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
     const size_t count = std::min(width, stripes.size());
     Task<AsyncMutex::Guard> locking = turn_.Lock();
     const AsyncMutex::Guard guard = co_await locking;
+    Task<Status> slots = WaitForSlots();
+    Status have = co_await slots;
+    EPLOG_CO_TRY(have);
     Task<Status> batch = CommitBatch(stripes.first(count));
     Status status = co_await batch;
     EPLOG_CO_TRY(status);
     stripes = stripes.subspan(count);
   }
   ++core_.traffic.commits;
+  co_return OkStatus();
+}
+
+// A parity slot on every SSD for each stripe of a batch.
+bool Committer::HaveSlots() const {
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    const DeviceIndex ssd(i);
+    if (core_.members.live(ssd) && !core_.space.CanClaim(ssd, SlotUse::kCommit, core_.geometry.commit_width())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The foreground leaves commit_width slots on each SSD. What an earlier batch took of them comes back once what it
+// freed is covered by a stable mark, or when a read lets go of its pin.
+Task<Status> Committer::WaitForSlots() {
+  while (!HaveSlots()) {
+    Status status = core_.Running();
+    EPLOG_CO_TRY(status);
+    if (core_.space.newest_waiting().value_or(0) > flusher_.covered()) {
+      Task<Status> mark = flusher_.FlushAndMark();
+      status = co_await mark;
+      EPLOG_CO_TRY(status);
+    } else {
+      co_await core_.space_changed.Wait();
+    }
+  }
   co_return OkStatus();
 }
 

@@ -33,6 +33,8 @@ class Committer {
  private:
   struct Install;  // one stripe on its way
 
+  [[nodiscard]] bool HaveSlots() const;
+  Task<Status> WaitForSlots();
   Task<Status> CommitBatch(std::span<const StripeIndex> stripes);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);

@@ -28,6 +28,20 @@ Task<Status> Flusher::FlushAll() {
   co_return co_await flush;
 }
 
+Task<Status> Flusher::FlushAndMark() {
+  Task<Status> first = FlushAll();
+  Status status = co_await first;
+  EPLOG_CO_TRY(status);
+  if (core_.space.newest_waiting().value_or(0) <= cover_) {
+    co_return OkStatus();
+  }
+  Task<Status> mark = appender_.AppendMark();
+  status = co_await mark;
+  EPLOG_CO_TRY(status);
+  Task<Status> second = FlushAll();
+  co_return co_await second;
+}
+
 Task<Status> Flusher::FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds) {
   EPLOG_CHECK(sequence <= appender_.applied().sequence, "I4: a flush of what is not applied");
   while (!Done(sequence, rings)) {

@@ -35,6 +35,8 @@ class Flusher {
   Task<Status> FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds = 0);
   // The engine's own flush: everything that is applied, stable.
   Task<Status> FlushAll();
+  // The same, then a mark that covers it, stable too: slots freed by what is applied now are free afterwards (I1).
+  Task<Status> FlushAndMark();
 
   [[nodiscard]] uint64_t stable() const { return stable_; }
   [[nodiscard]] uint64_t stable_place() const { return stable_place_; }

@@ -94,7 +94,7 @@ Task<void> Keeper::Space() {
         co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
       }
     } else if (MarkDue()) {
-      Task<Status> mark = AppendMark();
+      Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
     } else {
@@ -112,28 +112,6 @@ Task<Status> Keeper::FlushAndCheckpoint() {
   co_return co_await checkpoint;
 }
 
-Task<Status> Keeper::AppendMark() {
-  RecordWrite mark;
-  appender_.Submit(mark, true);
-  co_await mark.completion;
-  co_return mark.completion.status();
-}
-
-// Frees what waits for a covering mark: flush, a mark, flush.
-Task<Status> Keeper::FlushAndMark() {
-  Task<Status> first = flusher_.FlushAll();
-  Status status = co_await first;
-  EPLOG_CO_TRY(status);
-  if (core_.space.newest_waiting().value_or(0) <= flusher_.covered()) {
-    co_return OkStatus();
-  }
-  Task<Status> mark = AppendMark();
-  status = co_await mark;
-  EPLOG_CO_TRY(status);
-  Task<Status> second = flusher_.FlushAll();
-  co_return co_await second;
-}
-
 uint64_t Keeper::BlocksABatch() const {
   const size_t installs = (kMaxEntryHeaderBytes - kEntryFixedBytes) / MaxRowRecordBytes(core_.geometry.n);
   return DivideUp(core_.geometry.commit_width(), installs);
@@ -143,7 +121,8 @@ uint64_t Keeper::LogBlocksFor(size_t stripes) const {
   return DivideUp(stripes, core_.geometry.commit_width()) * BlocksABatch();
 }
 
-// A pass may append only so much that the part of the log closed to the foreground is enough for it.
+// A pass may append only so much that the part of the log closed to the foreground is enough for it; a batch may need
+// a mark before it.
 size_t Keeper::StripesThatFitReserve() const {
   const uint64_t blocks = std::max<uint64_t>(1, (core_.geometry.log_reserve_blocks() - 4) / 2);
   return std::max<uint64_t>(1, blocks / BlocksABatch()) * core_.geometry.commit_width();
@@ -171,7 +150,7 @@ Task<Status> Keeper::MakeRoom() {
     }
   }
   if (SlotsShort()) {
-    Task<Status> mark = FlushAndMark();
+    Task<Status> mark = flusher_.FlushAndMark();
     status = co_await mark;
     EPLOG_CO_TRY(status);
   }

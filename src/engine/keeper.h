@@ -43,9 +43,6 @@ class Keeper {
   // Log blocks that committing so many stripes takes at most.
   [[nodiscard]] uint64_t LogBlocksFor(size_t stripes) const;
 
-  // An entry with no record, to carry the mark.
-  Task<Status> AppendMark();
-
  private:
   [[nodiscard]] bool LogShort() const;
   [[nodiscard]] bool SlotsShort() const;
@@ -58,7 +55,6 @@ class Keeper {
   Task<void> Stability();
   Task<void> Space();
   Task<Status> MakeRoom();
-  Task<Status> FlushAndMark();
   Task<Status> FlushAndCheckpoint();
 
   Core& core_;

@@ -145,21 +145,21 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place, std::span<const
 
 void PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
                              const Died& died) {
-  const auto found = Find(chunk);
-  if (!found || found->version > upto) {
-    return;
+  uint32_t at = buckets_[Bucket(chunk)];
+  while (at != kNone && members_[at].chunk != chunk) {
+    at = members_[at].hash_next;
   }
-  uint32_t at = stripes_[found->log_stripe].first;
-  while (members_[at].chunk != chunk) {
-    at = members_[at].next;
+  if (at == kNone || stripes_[members_[at].log_stripe].sequence > upto) {
+    return;
   }
   members_[at].superseded = true;
   UnlinkFromHash(at);
-  Stripe& stripe = stripes_[found->log_stripe];
+  const LogStripeId id = members_[at].log_stripe;
+  Stripe& stripe = stripes_[id];
   stripe.committed |= commit;
   if (--stripe.live == 0) {
     early_deaths_ += stripe.committed ? 0 : 1;
-    Kill(found->log_stripe, by, died);
+    Kill(id, by, died);
   }
 }
 

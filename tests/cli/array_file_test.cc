@@ -147,6 +147,16 @@ TEST(ArrayFile, ArgumentMayBeDirectoryOrFile) {
   EXPECT_EQ(LoadArrayFile(dir.path() / "other.toml")->Argument(), dir.path() / "other.toml");
 }
 
+TEST(ArrayFile, LinkedDirectoriesAreOneArray) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "real");
+  dir.Write("real/array.toml", kGood);
+  std::filesystem::create_directory_symlink("real", dir.path() / "link");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "link"), dir.path() / "real/array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "link/array.toml"), dir.path() / "real/array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "link/../link/"), dir.path() / "real/array.toml");
+}
+
 TEST(ArrayFile, MissingArrayNamesTheMend) {
   const TempDir dir;
   const auto loaded = LoadArrayFile(dir.path());

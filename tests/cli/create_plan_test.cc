@@ -110,6 +110,7 @@ TEST_F(CreatePlanTest, WrongUsage) {
   ExpectRefused(with([](auto& r) { r.journal = "half"; }), usage,
                 "--journal is full or log, not 'half'");
   ExpectRefused(with([](auto& r) { r.name = std::string(64, 'x'); }), usage, "--name has 64 bytes");
+  ExpectRefused(with([](auto& r) { r.name = "\xFF"; }), usage, "--name must be UTF-8");
   ExpectRefused(with([](auto& r) { r.ssds = "a,,b", r.device_size = ""; }), usage,
                 "has an empty name in it");
   ExpectRefused(with([](auto& r) { r.ssds = "/a,/b,/c"; }), usage,

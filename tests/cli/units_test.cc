@@ -82,6 +82,18 @@ TEST(ParsePercent, WithAndWithoutSign) {
   }
 }
 
+TEST(IsPlainText, WholeCharactersOnly) {
+  for (const char* good : {"", "a", "with space", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                           "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_TRUE(IsPlainText(good)) << good;
+  }
+  for (const char* bad :
+       {"\n", "\x7F", "\x80", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80",
+        "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xC3(", "a\xFF"}) {
+    EXPECT_FALSE(IsPlainText(bad));
+  }
+}
+
 TEST(TypedSize, CanBeTypedBack) {
   EXPECT_EQ(TypedSize(0), "0");
   EXPECT_EQ(TypedSize(1536), "1536");

@@ -68,8 +68,8 @@ Control TakeControl(std::span<const std::byte>& in) {
 }
 
 Bytes WithControl(uint64_t seed, const Bytes& bytes) {
-  Bytes out = {static_cast<std::byte>(seed & 7)};
-  out.insert(out.end(), bytes.begin(), bytes.end());
+  Bytes out(1 + bytes.size(), static_cast<std::byte>(seed & 7));
+  std::copy(bytes.begin(), bytes.end(), out.begin() + 1);
   return out;
 }
 

@@ -1,35 +1,54 @@
 // The lives of a World: work until a crash or a clean end, and what is judged then.
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "tests/torture/world.h"
 
 namespace eplog::torture {
 
+namespace {
+
+struct Choice {
+  IoKind kind;
+  uint64_t most;  // about as many as a life has of it
+};
+constexpr Choice kRunning[] = {{IoKind::kData, 150},          {IoKind::kParity, 60},
+                               {IoKind::kEntry, 100},         {IoKind::kRing, 40},
+                               {IoKind::kCheckpointPage, 12}, {IoKind::kCheckpointRoot, 6},
+                               {IoKind::kSuperblock, 20},     {IoKind::kFlush, 100}};
+constexpr Choice kRecovering[] = {{IoKind::kSuperblock, 24},   {IoKind::kRepair, 8},
+                                  {IoKind::kEntry, 4},         {IoKind::kRing, 3},
+                                  {IoKind::kFlush, 40},        {IoKind::kCheckpointPage, 4},
+                                  {IoKind::kCheckpointRoot, 2}};
+// What something else may wrongly overtake.
+constexpr IoKind kOvertaken[] = {IoKind::kSuperblock, IoKind::kCheckpointRoot, IoKind::kRing,
+                                 IoKind::kEntry,      IoKind::kParity,         IoKind::kFlush};
+
+}  // namespace
+
 // A crash point. The kind first, so that rare ones are struck as often as common ones.
 Strike World::RandomStrike(bool recovering) {
-  struct Choice {
-    IoKind kind;
-    uint64_t most;  // about as many as a life has of it
-  };
-  static constexpr Choice kRunning[] = {{IoKind::kData, 150},          {IoKind::kParity, 60},
-                                        {IoKind::kEntry, 100},         {IoKind::kRing, 40},
-                                        {IoKind::kCheckpointPage, 12}, {IoKind::kCheckpointRoot, 6},
-                                        {IoKind::kSuperblock, 20},     {IoKind::kFlush, 100}};
-  static constexpr Choice kRecovering[] = {
-      {IoKind::kSuperblock, 24},   {IoKind::kRepair, 8}, {IoKind::kEntry, 4},
-      {IoKind::kRing, 3},          {IoKind::kFlush, 40}, {IoKind::kCheckpointPage, 4},
-      {IoKind::kCheckpointRoot, 2}};
   Strike strike;
   strike.moment = static_cast<Moment>(random_.Below(3));
   const std::span<const Choice> choices =
       recovering ? std::span<const Choice>(kRecovering) : std::span<const Choice>(kRunning);
   const uint64_t draw = random_.Below(choices.size() + 2);
-  if (draw >= choices.size()) {
-    strike.countdown = random_.Between(1, recovering ? 60 : 400);  // of any kind
-  } else {
+  const bool any = draw >= choices.size();
+  const uint64_t most = any ? recovering ? 60 : 400 : choices[draw].most;
+  if (!any) {
     strike.kind = choices[draw].kind;
-    strike.countdown = random_.Between(1, choices[draw].most);
+  }
+  // The first ones of their kind are worth more.
+  strike.countdown = random_.Between(1, random_.OneIn(2) ? most : std::min<uint64_t>(most, 3));
+  if (!recovering && random_.OneIn(3)) {
+    // Soon after something else began: at once, not at last.
+    strike.after = kOvertaken[random_.Below(std::size(kOvertaken))];
+    strike.laps = random_.Between(1, random_.OneIn(2) ? 40 : 8);
+    strike.countdown = random_.Between(1, 4);
+  } else if (!recovering) {
+    strike.countdown = random_.Between(1, most);
   }
   return strike;
 }

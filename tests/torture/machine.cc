@@ -1,5 +1,7 @@
 #include "tests/torture/machine.h"
 
+#include <limits>
+
 namespace eplog::torture {
 namespace {
 
@@ -73,12 +75,17 @@ Driven Machine::Drive(const std::function<bool()>& done, const uint64_t* progres
 }
 
 void Machine::Crash(Random& random, bool power) {
+  uint64_t oldest = std::numeric_limits<uint64_t>::max();
+  uint64_t newest = 0;
+  for (const auto& device : devices_) {
+    device->AgeRange(oldest, newest);
+  }
   // Often all devices fare alike: what only some of them keep can then be missing everywhere.
   const bool alike = random.OneIn(2);
-  const CutStyle style = RandomCutStyle(random);
+  const CutStyle style = RandomCutStyle(random, oldest, newest);
   for (const auto& device : devices_) {
     if (power) {
-      device->PowerCut(random, alike ? style : RandomCutStyle(random));
+      device->PowerCut(random, alike ? style : RandomCutStyle(random, oldest, newest));
     } else {
       device->Kill(random);
     }

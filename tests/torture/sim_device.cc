@@ -73,11 +73,19 @@ IoKind SimBus::TakeKind(uint8_t device, IoKind fallback, uint64_t offset_bytes) 
 }
 
 bool SimBus::StrikeAt(IoKind kind, Moment moment) {
-  if (!strike_ || stricken_ || moment != strike_->moment) {
+  if (!strike_ || stricken_) {
+    return false;
+  }
+  if (strike_->after && moment == Moment::kSubmitted && kind == *strike_->after) {
+    ++laps_;
+    count_ = 0;
+  }
+  if (moment != strike_->moment ||
+      (strike_->after && laps_ < std::max<uint64_t>(strike_->laps, 1))) {
     return false;
   }
   const bool fits = strike_->kind ? *strike_->kind == kind : kind != IoKind::kRead;
-  if (!fits || --strike_->countdown != 0) {
+  if (!fits || ++count_ < strike_->countdown) {
     return false;
   }
   stricken_ = true;
@@ -223,9 +231,11 @@ bool SimDevice::Sane(const char* what, uint64_t offset_bytes, std::span<const io
   return inside;
 }
 
-uint64_t SimDevice::Submit(uint64_t offset_bytes, std::vector<std::byte> data) {
+uint64_t SimDevice::Submit(IoKind kind, uint64_t offset_bytes, std::vector<std::byte> data) {
   const uint64_t id = next_id_++;
   CachedWrite& write = in_flight_[id];
+  write.kind = kind;
+  write.submitted = bus_.submitted_++;
   write.offset_bytes = offset_bytes;
   write.data = std::make_shared<const std::vector<std::byte>>(std::move(data));
   return id;
@@ -262,7 +272,8 @@ void SimDevice::CompleteBadly(uint64_t id) {
     }
   }
   visible_.Write(write.offset_bytes, *mixed);
-  cached_.push_back({write.offset_bytes, std::move(mixed), next_order_++, false});
+  cached_.push_back(
+      {write.offset_bytes, std::move(mixed), write.kind, write.submitted, next_order_++, false});
 }
 
 // What a read gets: the completed writes, and any sectors of those in flight.
@@ -354,7 +365,7 @@ Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from
   bus_.Mix(index_ * 64U + static_cast<uint64_t>(kind));
   bus_.Mix(offset_bytes * 31 + length);
   bus_.Mix(Crc32c(data));
-  const uint64_t id = Submit(offset_bytes, std::move(data));
+  const uint64_t id = Submit(kind, offset_bytes, std::move(data));
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
@@ -414,7 +425,7 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   for (std::byte& byte : garbage) {
     byte = static_cast<std::byte>(bus_.random().Next());
   }
-  const uint64_t id = Submit(offset_bytes, std::move(garbage));
+  const uint64_t id = Submit(kind, offset_bytes, std::move(garbage));
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
@@ -430,17 +441,45 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   co_return OkStatus();
 }
 
-CutStyle RandomCutStyle(Random& random) {
-  static constexpr CutStyle kStyles[] = {CutStyle::kKeep, CutStyle::kDrop,  CutStyle::kDrop,
-                                         CutStyle::kEach, CutStyle::kEach,  CutStyle::kEach,
-                                         CutStyle::kEach, CutStyle::kNewer, CutStyle::kOlder};
-  return kStyles[random.Below(std::size(kStyles))];
+CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest) {
+  using Fate = CutStyle::Fate;
+  static constexpr Fate kFates[] = {Fate::kKeep,  Fate::kDrop,  Fate::kDrop,     Fate::kEach,
+                                    Fate::kEach,  Fate::kEach,  Fate::kEach,     Fate::kNewer,
+                                    Fate::kOlder, Fate::kOlder, Fate::kDropKind, Fate::kKeepKind};
+  static constexpr IoKind kKinds[] = {
+      IoKind::kData,   IoKind::kParity,         IoKind::kEntry,      IoKind::kRing,
+      IoKind::kRepair, IoKind::kCheckpointPage, IoKind::kSuperblock, IoKind::kCheckpointRoot};
+  CutStyle style;
+  style.fate = kFates[random.Below(std::size(kFates))];
+  style.moment = oldest <= newest ? random.Between(oldest, newest) : newest;
+  style.kind = kKinds[random.Below(std::size(kKinds))];
+  return style;
 }
 
-void SimDevice::ApplyFate(Random& random, const CachedWrite& write, CutStyle style) {
-  const uint64_t fate = style == CutStyle::kKeep   ? 0
-                        : style == CutStyle::kDrop ? 1
-                                                   : random.Below(4);
+void SimDevice::ApplyFate(Random& random, const CachedWrite& write, const CutStyle& style) {
+  uint64_t fate = 0;  // kept
+  switch (style.fate) {
+    case CutStyle::Fate::kKeep:
+      break;
+    case CutStyle::Fate::kDrop:
+      fate = 1;
+      break;
+    case CutStyle::Fate::kEach:
+      fate = random.Below(4);
+      break;
+    case CutStyle::Fate::kNewer:
+      fate = write.submitted < style.moment ? 1 : 0;
+      break;
+    case CutStyle::Fate::kOlder:
+      fate = write.submitted < style.moment ? 0 : 1;
+      break;
+    case CutStyle::Fate::kDropKind:
+      fate = write.kind == style.kind ? 1 : 0;
+      break;
+    case CutStyle::Fate::kKeepKind:
+      fate = write.kind == style.kind ? 0 : 1;
+      break;
+  }
   if (fate == 0) {
     durable_.Write(write.offset_bytes, *write.data);
     return;
@@ -462,7 +501,18 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, CutStyle sty
   }
 }
 
-void SimDevice::PowerCut(Random& random, CutStyle style) {
+void SimDevice::AgeRange(uint64_t& oldest, uint64_t& newest) const {
+  for (const CachedWrite& write : cached_) {
+    oldest = std::min(oldest, write.submitted);
+    newest = std::max(newest, write.submitted);
+  }
+  for (const auto& [id, write] : in_flight_) {
+    oldest = std::min(oldest, write.submitted);
+    newest = std::max(newest, write.submitted);
+  }
+}
+
+void SimDevice::PowerCut(Random& random, const CutStyle& style) {
   std::vector<CachedWrite> writes(cached_.begin(), cached_.end());
   const size_t completed = writes.size();
   for (auto& [id, write] : in_flight_) {
@@ -471,13 +521,8 @@ void SimDevice::PowerCut(Random& random, CutStyle style) {
   for (size_t i = writes.size(); i > completed + 1; --i) {
     std::swap(writes[i - 1], writes[completed + random.Below(i - completed)]);
   }
-  const size_t moment = random.Below(writes.size() + 1);
-  for (size_t i = 0; i < writes.size(); ++i) {
-    CutStyle fate = style;
-    if (style == CutStyle::kNewer || style == CutStyle::kOlder) {
-      fate = (i < moment) == (style == CutStyle::kNewer) ? CutStyle::kDrop : CutStyle::kKeep;
-    }
-    ApplyFate(random, writes[i], fate);
+  for (const CachedWrite& write : writes) {
+    ApplyFate(random, write, style);
   }
   cached_.clear();
   in_flight_.clear();

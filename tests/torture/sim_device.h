@@ -30,11 +30,15 @@ namespace eplog::torture {
 
 enum class Moment : uint8_t { kBefore, kSubmitted, kCompleted };
 
-// Crash at the `countdown`th request of `kind` (any but reads if empty), at that moment of it.
+// Crash at the `countdown`th request of `kind` (any but reads if empty), at that moment of it. With
+// `after`, requests count from the `laps`th request of that kind on, and anew with each further
+// one.
 struct Strike {
   std::optional<IoKind> kind;
   Moment moment = Moment::kSubmitted;
   uint64_t countdown = 1;
+  std::optional<IoKind> after = std::nullopt;
+  uint64_t laps = 0;
 };
 
 enum class FaultStyle : uint8_t {
@@ -43,15 +47,22 @@ enum class FaultStyle : uint8_t {
   kNoSpace,     // one write fails with kNoSpace
 };
 
-// What a power cut does to the unflushed writes of a device.
-enum class CutStyle : uint8_t {
-  kKeep,   // all of them
-  kDrop,   // all of them
-  kEach,   // each its own fate: kept, dropped or torn
-  kNewer,  // the oldest are dropped, up to some moment
-  kOlder,  // the newest are dropped, from some moment on
+// What a power cut does to the unflushed writes of a device. Any outcome is possible; those in
+// which all writes of one age or kind fare alike show a broken order soonest.
+struct CutStyle {
+  enum class Fate : uint8_t {
+    kKeep,      // all of them
+    kDrop,      // all of them
+    kEach,      // each its own: kept, dropped or torn
+    kNewer,     // those submitted before `moment` are dropped
+    kOlder,     // those submitted since `moment` are dropped
+    kDropKind,  // those of `kind` are dropped
+    kKeepKind,  // all others are dropped
+  } fate = Fate::kEach;
+  uint64_t moment = 0;
+  IoKind kind = IoKind::kData;
 };
-CutStyle RandomCutStyle(Random& random);
+CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest);
 
 // Fail the `nth` request (of the writes only, for kNoSpace), counted over all devices. 0: none.
 struct FaultPlan {
@@ -67,7 +78,10 @@ class SimBus {
   [[nodiscard]] Random& random() { return random_; }
 
   // ---- the planned crash
-  void Arm(const Strike& strike) { strike_ = strike; }
+  void Arm(const Strike& strike) {
+    strike_ = strike;
+    count_ = laps_ = 0;
+  }
   void Disarm() { strike_.reset(); }
   [[nodiscard]] bool stricken() const { return stricken_; }
   [[nodiscard]] IoKind struck_kind() const { return struck_kind_; }
@@ -103,6 +117,8 @@ class SimBus {
   VirtualLoop& loop_;
   Random random_;
   std::optional<Strike> strike_;
+  uint64_t count_ = 0;  // requests that fit the strike, and laps of it, so far
+  uint64_t laps_ = 0;
   bool stricken_ = false;
   IoKind struck_kind_ = IoKind::kRead;
   std::array<std::deque<IoKind>, kMaxDevices> expected_;
@@ -111,6 +127,7 @@ class SimBus {
   bool fault_fired_ = false;
   uint64_t requests_ = 0;
   uint64_t writes_ = 0;
+  uint64_t submitted_ = 0;  // writes over all devices, ever
   int dead_device_ = -1;
   uint64_t spread_us_;  // how far latencies differ
   int slow_device_ = -1;
@@ -149,8 +166,9 @@ class SimDevice final : public Device {
   [[nodiscard]] const std::string& name() const override { return name_; }
 
   // ---- what the simulation does to it. Nothing of it may run: after EventLoop::Abort.
-  // `style`: how the writes fare, see CutStyle.
-  void PowerCut(Random& random, CutStyle style);
+  void PowerCut(Random& random, const CutStyle& style);
+  // Widens the range to hold the orders of submission of its unflushed writes.
+  void AgeRange(uint64_t& oldest, uint64_t& newest) const;
   void Kill(Random& random);
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
@@ -163,17 +181,19 @@ class SimDevice final : public Device {
   struct CachedWrite {
     uint64_t offset_bytes = 0;
     std::shared_ptr<const std::vector<std::byte>> data;
-    uint64_t order = 0;   // of completion
-    bool orphan = false;  // a failed flush covered it: no later one makes it durable
+    IoKind kind = IoKind::kData;
+    uint64_t submitted = 0;  // order of submission, over all devices
+    uint64_t order = 0;      // of completion
+    bool orphan = false;     // a failed flush covered it: no later one makes it durable
   };
 
   bool Sane(const char* what, uint64_t offset_bytes, std::span<const iovec> parts);
-  uint64_t Submit(uint64_t offset_bytes, std::vector<std::byte> data);
+  uint64_t Submit(IoKind kind, uint64_t offset_bytes, std::vector<std::byte> data);
   void Complete(uint64_t id, std::span<const iovec> from);
   void CompleteBadly(uint64_t id);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
   void Covered(uint64_t upto_order, bool failed);
-  void ApplyFate(Random& random, const CachedWrite& write, CutStyle style);
+  void ApplyFate(Random& random, const CachedWrite& write, const CutStyle& style);
   Error Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const;
 
   SimBus& bus_;
