@@ -36,7 +36,7 @@ class Checker {
   std::string Where(ChunkIndex chunk) const;
   void CheckReferences();
   Task<Status> CheckRow(StripeIndex stripe);
-  Task<bool> CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, const std::string& what);
+  Task<bool> CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, std::string what);
   Task<Status> CheckLogStripe(LogStripeId id, uint64_t sequence);
 
   Core& core_;
@@ -78,7 +78,7 @@ void Checker::CheckReferences() {
   }
 }
 
-Task<bool> Checker::CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, const std::string& what) {
+Task<bool> Checker::CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, std::string what) {
   if (word.word.is_absent() || (word.word.has_slot() && !core_.members.live(ssd))) {
     co_return false;  // missing is not wrong: its redundancy is checked through the others
   }

@@ -11,12 +11,16 @@ namespace {
 Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
                     const Oracle::Match& match, Inspection& inspection) {
   uint64_t at = 0;
-  while (at < match.info.size_bytes && inspection.wrong.empty()) {
+  while (at < match.info.size_bytes && inspection.wrong.empty() && !inspection.failed) {
     const uint64_t length = std::min(piece_bytes, match.info.size_bytes - at);
     const Buffer buffer = pool.Get(length);
     std::memset(buffer.data(), 0xA5, length);
     Task<Status> task = inspection.array->Read(match.info.id, at, buffer.span());
     const Status status = co_await task;
+    if (!status.ok() && inspection.tolerant) {
+      inspection.failed = true;
+      break;
+    }
     if (!status.ok()) {
       inspection.wrong = "volume " + match.info.name + " cannot be read at " + std::to_string(at) +
                          ": " + ErrorCodeName(status.error().code) + ": " +
@@ -47,9 +51,14 @@ Task<void> FullCheck(Inspection& inspection) {
   const Result<CheckReport> report = co_await task;
   if (!report.ok()) {
     inspection.wrong = "the check failed: " + report.error().ToString();
-  } else if (report->problems_found != 0) {
-    inspection.wrong = "the check found " + std::to_string(report->problems_found) + " problems" +
-                       (report->problems.empty() ? "" : ", first: " + report->problems.front());
+    co_return;
+  }
+  for (const std::string& problem : report->problems) {
+    if (inspection.suspect.empty() || !problem.starts_with(inspection.suspect + ":")) {
+      inspection.wrong = "the check found " + std::to_string(report->problems_found) +
+                         " problems, one of them: " + problem;
+      co_return;
+    }
   }
 }
 
@@ -60,6 +69,10 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
   Task<Result<std::unique_ptr<Array>>> opening =
       factory.Open(loop, inspection.devices, inspection.options);
   Result<std::unique_ptr<Array>> result = co_await opening;
+  if (!result.ok() && inspection.tolerant) {
+    inspection.failed = inspection.done = true;
+    co_return;
+  }
   if (!result.ok()) {
     inspection.wrong = std::string("refused to open: ") + ErrorCodeName(result.error().code) +
                        ": " + result.error().ToString();
@@ -75,7 +88,7 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
     oracle.AdoptTable(verdict);
   }
   for (const Oracle::Match& match : verdict.volumes) {
-    if (inspection.wrong.empty()) {
+    if (inspection.wrong.empty() && !inspection.failed) {
       Task<void> task = ReadBack(oracle, pool, uint64_t{128} << 10, match, inspection);
       co_await task;
     }

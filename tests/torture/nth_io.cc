@@ -215,14 +215,24 @@ Task<void> Run::FirstLife() {
   co_await close;
 }
 
+// An opening is judged as after a crash: where the first life stopped for a failure, a write that
+// was answered with an error may have happened all the same.
 Task<void> Run::SecondLife() {
-  Task<void> open = OpenForWriting();
-  co_await open;
-  if (array_ == nullptr) {
+  Inspection inspection;
+  inspection.devices = machine_.Except({});
+  inspection.options.entropy = random_.Next();
+  inspection.options.hooks = &hooks_;
+  inspection.adopt = inspection.tolerant = true;
+  Task<void> judged = Inspect(factory_, machine_.loop(), oracle_, pool_, inspection);
+  co_await judged;
+  array_ = std::move(inspection.array);
+  if (!inspection.wrong.empty()) {
+    scene_.Violate("the second life: " + inspection.wrong);
+  }
+  if (inspection.failed || !inspection.wrong.empty()) {
     co_return;
   }
-  Task<void> read = ReadAll("a");
-  co_await read;
+  work_ = std::make_unique<Workload>(scene_, *array_, machine_.loop(), true);
   Task<void> write = Write("a", 100, 9000);
   co_await write;
   Task<void> flush = Flush("a", 0, 5 * plan_.create.chunk_bytes);
@@ -276,6 +286,11 @@ std::string Run::Reopen() {
   inspection.adopt = inspection.full_check = inspection.close = true;
   // No space below is no failure of a device.
   inspection.whole = fault_.plan.style == FaultStyle::kNoSpace;
+  if (const auto forgetful = machine_.bus().forgetful()) {
+    // Its flush failed, and a later one that succeeded did not bring back what was lost.
+    inspection.suspect = *forgetful < plan_.n ? "ssd" + std::to_string(*forgetful)
+                                              : "log" + std::to_string(*forgetful - plan_.n);
+  }
   machine_.loop().Spawn(Inspect(factory_, machine_.loop(), oracle_, pool_, inspection));
   const Driven driven = machine_.Drive([&] { return inspection.done; });
   machine_.loop().Abort();

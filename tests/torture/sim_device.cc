@@ -114,6 +114,9 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
     return std::nullopt;
   }
   fault_fired_ = true;
+  if (kind == IoKind::kFlush) {
+    forgetful_ = device;
+  }
   if (fault_.style == FaultStyle::kDeviceDies) {
     dead_device_ = device;
   }

@@ -98,6 +98,8 @@ class SimBus {
   // ---- faults
   void Inject(const FaultPlan& plan);
   [[nodiscard]] bool fault_fired() const { return fault_fired_; }
+  // Whose flush failed and dropped what it was to keep, though later reads still show it.
+  [[nodiscard]] std::optional<uint8_t> forgetful() const { return forgetful_; }
   [[nodiscard]] uint64_t requests() const { return requests_; }
 
   // ---- for the record
@@ -125,6 +127,7 @@ class SimBus {
   std::function<IoKind(uint8_t, uint64_t)> classify_;
   FaultPlan fault_;
   bool fault_fired_ = false;
+  std::optional<uint8_t> forgetful_;
   uint64_t requests_ = 0;
   uint64_t writes_ = 0;
   uint64_t submitted_ = 0;  // writes over all devices, ever
