@@ -15,7 +15,10 @@ constexpr size_t kMendsAtOnce = 32;
 }  // namespace
 
 Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpointer) {
-  epoch_ = {newest_epoch_ + 1, core_.random.Next()};
+  const bool late = core_.canary(Canary::kSuperblockLate);
+  // With I11 kept no header can be newer than every superblock; the canary breaks that, and must then not be helped.
+  const uint64_t newest = late ? assembly_.highest_epoch : newest_epoch_;
+  epoch_ = {newest + 1, core_.random.Next()};
   std::vector<MemberEntry> members = superblocks.current().members;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     if (!core_.members.live(DeviceIndex(i))) {
@@ -23,7 +26,6 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
     }
   }
   superblocks.SetEpoch(epoch_, std::move(members));
-  const bool late = core_.canary(Canary::kSuperblockLate);
   Status status;
   if (!late) {  // I11: before anything else is written
     Task<Status> write = superblocks.Write();

@@ -26,8 +26,11 @@ bool SameBytes(const Content& content, size_t begin, std::span<const std::byte> 
 class ChunkModel {
  public:
   static constexpr size_t kMaxPending = 3;  // the number of states grows with its factorial
+  static constexpr size_t kMaxStates = 32;  // each write that failed may double it; a read settles it
 
-  [[nodiscard]] bool CanWrite() const { return pending_.size() < kMaxPending; }
+  [[nodiscard]] bool CanWrite() const {
+    return pending_.size() < kMaxPending && states_.size() <= kMaxStates;
+  }
   // Bytes from `begin` on are being written. The answer names the write for EndWrite.
   uint32_t BeginWrite(uint64_t now, size_t chunk_bytes, size_t begin,
                       std::span<const std::byte> data);

@@ -44,9 +44,11 @@ Strike World::RandomStrike(bool recovering) {
   strike.countdown = random_.Between(1, random_.OneIn(2) ? most : std::min<uint64_t>(most, 3));
   if (!recovering && random_.OneIn(3)) {
     // Soon after something else began: at once, not at last.
-    strike.after = kOvertaken[random_.Below(std::size(kOvertaken))];
+    strike.after = plan_.slow_kind && random_.OneIn(2)
+                       ? *plan_.slow_kind
+                       : kOvertaken[random_.Below(std::size(kOvertaken))];
     strike.laps = random_.Between(1, random_.OneIn(2) ? 40 : 8);
-    strike.countdown = random_.Between(1, 4);
+    strike.countdown = random_.Between(1, random_.OneIn(3) ? 30 : 4);
   } else if (!recovering) {
     strike.countdown = random_.Between(1, most);
   }
@@ -94,10 +96,16 @@ void World::Live() {
     machine_->bus().Arm(RandomStrike(false));
   }
   bool probe = false;
+  uint64_t overtaken = 0;
+  constexpr uint64_t kMostOvertaken = 6;  // what-if crashes are dear
   while (!failed()) {
     const Driven driven = machine_->Drive(
         [&] {
           probe = work_->TakeProbe();
+          if (machine_->bus().TakeOvertaken() && overtaken < kMostOvertaken) {
+            ++overtaken;
+            probe = true;
+          }
           const bool last = ending == Ending::kClose && work_->operations_left() == 0;
           return probe || work_->idle() || last || failed();
         },

@@ -12,6 +12,7 @@ constexpr uint64_t kStallUs = 200'000'000;
 
 Machine::Machine(const SeedPlan& plan, uint64_t seed)
     : loop_(seed), bus_(loop_, seed ^ 0xB05), geometry_(plan.geometry) {
+  bus_.set_slow_kind(plan.slow_kind);
   Random sizes(seed ^ 0x512E);
   for (uint32_t i = 0; i < plan.devices(); ++i) {
     const bool ssd = i < plan.n;

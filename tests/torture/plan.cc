@@ -1,6 +1,7 @@
 #include "tests/torture/plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -73,6 +74,12 @@ uint32_t& Weight(SeedPlan& plan, Op op) {
   return plan.weights[static_cast<size_t>(op)];
 }
 
+std::optional<IoKind> SlowKind(Random& random) {
+  static constexpr IoKind kKinds[] = {IoKind::kSuperblock, IoKind::kCheckpointRoot, IoKind::kParity,
+                                      IoKind::kEntry,      IoKind::kRing,           IoKind::kData};
+  return random.OneIn(2) ? std::optional(kKinds[random.Below(std::size(kKinds))]) : std::nullopt;
+}
+
 void PlanFocus(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(10);
   if (draw < 2) {
@@ -98,6 +105,8 @@ void PlanFocus(SeedPlan& plan, Random& random) {
     Weight(plan, Op::kWriteChunk) += 100;
     Weight(plan, Op::kCheckpoint) = 25;
     plan.width = static_cast<uint32_t>(OneOf(random, {4, 8, 16}));
+    plan.create.journal = random.OneIn(3) ? JournalMode::kFull : JournalMode::kLog;
+    plan.slow_kind = random.OneIn(2) ? IoKind::kSuperblock : IoKind::kCheckpointRoot;
   }
 }
 
@@ -112,6 +121,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.create.entropy = random.Next();
   plan.alignment_bytes = random.OneIn(4) ? 4096 : 512;
   plan.discard = random.OneIn(4);
+  plan.slow_kind = SlowKind(random);
   plan.engine_flush_us = OneOf(random, {3'000, 30'000, 300'000, 5'000'000, 5'000'000});
   plan.lowest_slot_first = random.OneIn(2);
   plan.headers_a_ring_block = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 3, 6}));

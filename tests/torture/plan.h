@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "device/io_kind.h"
 #include "eplog/options.h"
 #include "layout/geometry.h"
 
@@ -50,6 +52,7 @@ struct SeedPlan {
   Geometry geometry;
   uint32_t alignment_bytes = 512;
   bool discard = false;
+  std::optional<IoKind> slow_kind;
   uint64_t engine_flush_us = 0;
   // Free choices of the engine (EngineHooks).
   bool lowest_slot_first = false;

@@ -45,8 +45,21 @@ SimBus::SimBus(VirtualLoop& loop, uint64_t seed) : loop_(loop), random_(seed) {
 void SimBus::Thaw() {
   stricken_ = false;
   strike_.reset();
+  slow_in_flight_ = 0;
   for (auto& queue : expected_) {
     queue.clear();
+  }
+}
+
+void SimBus::NoteSubmitted(IoKind kind) {
+  slow_in_flight_ += kind == slow_kind_ ? 1 : 0;
+}
+
+void SimBus::NoteCompleted(IoKind kind) {
+  if (kind == slow_kind_) {
+    --slow_in_flight_;
+  } else if (slow_in_flight_ != 0 && random_.OneIn(30)) {
+    overtaken_ = true;
   }
 }
 
@@ -123,12 +136,15 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   return only_writes ? ErrorCode::kNoSpace : ErrorCode::kIo;
 }
 
-uint64_t SimBus::LatencyUs(uint8_t device, uint64_t bytes) {
+uint64_t SimBus::LatencyUs(uint8_t device, IoKind kind, uint64_t bytes) {
   if (random_.OneIn(50)) {
     // Now and then another device is slow for a while, so that devices drift apart.
     slow_device_ = random_.OneIn(3) ? -1 : static_cast<int>(random_.Below(14));
   }
   const uint64_t base = 5 + bytes / 4096 + random_.Below(spread_us_);
+  if (kind == slow_kind_) {
+    return 20 * spread_us_ + base;  // alike on all devices: as long as one is on its way, all are
+  }
   return device == slow_device_ ? base * (5 + random_.Below(60)) : base;
 }
 
@@ -237,6 +253,7 @@ bool SimDevice::Sane(const char* what, uint64_t offset_bytes, std::span<const io
 uint64_t SimDevice::Submit(IoKind kind, uint64_t offset_bytes, std::vector<std::byte> data) {
   const uint64_t id = next_id_++;
   CachedWrite& write = in_flight_[id];
+  bus_.NoteSubmitted(kind);
   write.kind = kind;
   write.submitted = bus_.submitted_++;
   write.offset_bytes = offset_bytes;
@@ -248,6 +265,7 @@ void SimDevice::Complete(uint64_t id, std::span<const iovec> from) {
   const auto found = in_flight_.find(id);
   CachedWrite write = std::move(found->second);
   in_flight_.erase(found);
+  bus_.NoteCompleted(write.kind);
   size_t at = 0;
   for (const iovec& part : from) {
     if (std::memcmp(part.iov_base, write.data->data() + at, part.iov_len) != 0) {
@@ -266,6 +284,7 @@ void SimDevice::CompleteBadly(uint64_t id) {
   const auto found = in_flight_.find(id);
   const CachedWrite write = std::move(found->second);
   in_flight_.erase(found);
+  bus_.NoteCompleted(write.kind);
   auto mixed = std::make_shared<std::vector<std::byte>>(write.data->size());
   visible_.Read(write.offset_bytes, *mixed);
   for (size_t at = 0; at < mixed->size(); at += kSectorBytes) {
@@ -338,7 +357,7 @@ Task<Status> SimDevice::Read(uint64_t offset_bytes, std::span<const iovec> into)
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
-  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, length));
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, kind, length));
   if (bus_.stricken()) {
     co_await Never{};
   }
@@ -372,7 +391,7 @@ Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
-  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, length));
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, kind, length));
   if (bus_.stricken()) {
     co_await Never{};
   }
@@ -397,7 +416,7 @@ Task<Status> SimDevice::Flush() {
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
-  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, 4096));
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, kind, 4096));
   if (bus_.stricken()) {
     co_await Never{};
   }
@@ -432,7 +451,7 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   if (bus_.StrikeAt(kind, Moment::kSubmitted)) {
     co_await Never{};
   }
-  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, 4096));
+  co_await bus_.loop().Sleep(bus_.LatencyUs(index_, kind, 4096));
   if (bus_.stricken()) {
     co_await Never{};
   }
@@ -448,7 +467,8 @@ CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest) {
   using Fate = CutStyle::Fate;
   static constexpr Fate kFates[] = {Fate::kKeep,  Fate::kDrop,  Fate::kDrop,     Fate::kEach,
                                     Fate::kEach,  Fate::kEach,  Fate::kEach,     Fate::kNewer,
-                                    Fate::kOlder, Fate::kOlder, Fate::kDropKind, Fate::kKeepKind};
+                                    Fate::kOlder, Fate::kOlder, Fate::kDropKind, Fate::kKeepKind,
+                                    Fate::kAnswered, Fate::kAnswered};
   static constexpr IoKind kKinds[] = {
       IoKind::kData,   IoKind::kParity,         IoKind::kEntry,      IoKind::kRing,
       IoKind::kRepair, IoKind::kCheckpointPage, IoKind::kSuperblock, IoKind::kCheckpointRoot};
@@ -481,6 +501,9 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, const CutSty
       break;
     case CutStyle::Fate::kKeepKind:
       fate = write.kind == style.kind ? 0 : 1;
+      break;
+    case CutStyle::Fate::kAnswered:
+      fate = write.order == 0 ? 1 : 0;
       break;
   }
   if (fate == 0) {

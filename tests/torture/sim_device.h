@@ -58,6 +58,7 @@ struct CutStyle {
     kOlder,     // those submitted since `moment` are dropped
     kDropKind,  // those of `kind` are dropped
     kKeepKind,  // all others are dropped
+    kAnswered,  // those still in flight are dropped
   } fate = Fate::kEach;
   uint64_t moment = 0;
   IoKind kind = IoKind::kData;
@@ -97,6 +98,10 @@ class SimBus {
 
   // ---- faults
   void Inject(const FaultPlan& plan);
+  // Requests of this kind take long, so that others overtake them.
+  void set_slow_kind(std::optional<IoKind> kind) { slow_kind_ = kind; }
+  // Once in a while when a slow one has been overtaken: the moment to ask what a crash would leave.
+  [[nodiscard]] bool TakeOvertaken() { return std::exchange(overtaken_, false); }
   [[nodiscard]] bool fault_fired() const { return fault_fired_; }
   // Whose flush failed and dropped what it was to keep, though later reads still show it.
   [[nodiscard]] std::optional<uint8_t> forgetful() const { return forgetful_; }
@@ -113,8 +118,10 @@ class SimBus {
   friend class SimDevice;
   IoKind TakeKind(uint8_t device, IoKind fallback, uint64_t offset_bytes);
   bool StrikeAt(IoKind kind, Moment moment);
+  void NoteSubmitted(IoKind kind);
+  void NoteCompleted(IoKind kind);
   std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
-  uint64_t LatencyUs(uint8_t device, uint64_t bytes);
+  uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
 
   VirtualLoop& loop_;
   Random random_;
@@ -134,6 +141,9 @@ class SimBus {
   int dead_device_ = -1;
   uint64_t spread_us_;  // how far latencies differ
   int slow_device_ = -1;
+  std::optional<IoKind> slow_kind_;
+  uint64_t slow_in_flight_ = 0;
+  bool overtaken_ = false;
   uint64_t hash_ = 0x243F6A8885A308D3ULL;
   std::string complaint_;
 };
