@@ -42,7 +42,7 @@ struct Settings {
   uint32_t depth = 32;
   uint32_t runs = 5;
   uint64_t updates = 1'000'000;  // a run
-  uint64_t ssd_mib = 256;
+  uint64_t ssd_mib = 384;
   uint64_t log_mib = 512;
   uint64_t volume_mib = 1024;
   std::string loop = "real";

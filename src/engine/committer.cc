@@ -100,6 +100,14 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
     Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
     installs.back()->lock = co_await locking;
   }
+  for (const auto& install : installs) {
+    core_.state->pending.PrefetchBucket(core_.geometry.Chunk(install->stripe, 0));
+  }
+  for (const auto& install : installs) {
+    for (uint32_t i = 0; i < core_.geometry.k(); ++i) {
+      core_.state->pending.PrefetchMember(core_.geometry.Chunk(install->stripe, i));
+    }
+  }
   TaskGroup group(core_.loop);
   for (const auto& install : installs) {
     group.Start(Prepare(*install));

@@ -61,12 +61,14 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::sp
     std::memcpy(copy.data() + offset_bytes, from.data(), from.size());
     data = copy.data();
   }
+  core_.state->pending.PrefetchBucket(chunk);
   ChunkWrite write;
   write.chunk = chunk;
   write.word = grant.TakeSlot(ssd);
   write.data = data;
   write.crc = Crc32c({data, g.chunk_bytes});
   grant.TakeLog();
+  core_.state->pending.PrefetchMember(chunk);
   appender_.Submit(write);
   co_await write.completion;
   co_return write.completion.status();

@@ -44,6 +44,13 @@ class PendingTable {
   explicit PendingTable(const Geometry& geometry);
 
   [[nodiscard]] std::optional<PendingChunk> Find(ChunkIndex chunk) const;
+  // Bring what Find and Supersede of a chunk will touch nearer: the bucket, later its first member.
+  void PrefetchBucket(ChunkIndex chunk) const { __builtin_prefetch(&buckets_[Bucket(chunk)]); }
+  void PrefetchMember(ChunkIndex chunk) const {
+    if (const uint32_t head = buckets_[Bucket(chunk)]; head != kNone) {
+      __builtin_prefetch(&members_[head]);
+    }
+  }
   [[nodiscard]] LogStripeView View(LogStripeId id) const;
   [[nodiscard]] uint64_t PlaceOf(LogStripeId id) const { return stripes_[id].place; }
   [[nodiscard]] uint64_t SequenceOf(LogStripeId id) const { return stripes_[id].sequence; }
@@ -105,7 +112,10 @@ class PendingTable {
   };
 
   [[nodiscard]] size_t Bucket(ChunkIndex chunk) const {
-    return (chunk.value * 0x9E3779B97F4A7C15ULL) >> hash_shift_;
+    // Neighbours share a cache line: who asks for one chunk of a stripe asks for the others.
+    constexpr uint64_t kNeighbours = 8;
+    const uint64_t line = ((chunk.value / kNeighbours) * 0x9E3779B97F4A7C15ULL) >> hash_shift_;
+    return (line & ~(kNeighbours - 1)) | chunk.value % kNeighbours;
   }
   uint32_t NewMember();
   LogStripeId NewStripe();

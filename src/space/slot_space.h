@@ -9,6 +9,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <memory_resource>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -94,7 +95,8 @@ class SlotSpace {
   const Geometry& geometry_;
   std::vector<Ssd> ssds_;
   std::deque<Waiting> waiting_;
-  std::unordered_map<uint64_t, PinState> pins_;
+  std::pmr::unsynchronized_pool_resource pin_memory_;  // pins come and go with every read
+  std::pmr::unordered_map<uint64_t, PinState> pins_{&pin_memory_};
   uint64_t reuses_ = 0;
   bool lowest_first_ = false;
 };

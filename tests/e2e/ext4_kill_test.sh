@@ -62,8 +62,7 @@ start_daemon || die "mount: $(cat "$WORK/mount.err")"
 attach_loop disk
 mkfs.ext4 -q -b 4096 "$LOOP" || die "mkfs"
 mount "$LOOP" "$FS"
-mkdir "$FS/include"
-cp -r /usr/include/{linux,asm-generic,c++} /usr/include/*.h "$FS/include" 2>/dev/null || true
+cp -r /usr/include "$FS/include"
 [ -d "$FS/include/linux" ] || die "no headers to copy from /usr/include"
 files note "$FS" "$WORK/record.include"
 shut_down
