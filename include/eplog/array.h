@@ -1,10 +1,12 @@
 // Array: an open EPLOG array, its volumes, and reads, writes and flushes on them.
 //
-// Threads: everything happens on the thread of the EventLoop given to Open; every member function is called
-// there. Devices are borrowed and outlive the Array. Memory given to Read and Write belongs to the array until the
-// task ends and is not changed by the caller meanwhile (the CRC is taken once).
+// Threads: everything happens on the thread of the EventLoop given to Open; every member function
+// is called there. Devices are borrowed and outlive the Array. Memory given to Read and Write
+// belongs to the array until the task ends and is not changed by the caller meanwhile (the CRC is
+// taken once).
 //
-// Promises P1 ... P8 and invariants I1 ... I11: docs/design.md. Source: EPLOG, main paper and supplement.
+// Promises P1 ... P8 and invariants I1 ... I11: docs/design.md. Source: EPLOG, main paper and
+// supplement.
 #pragma once
 
 #include <cstddef>
@@ -52,28 +54,31 @@ using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
 class Array {
  public:
-  // Write a new, empty array over `ssds` (all n of them) and `logs` (m = options.parity of them). Durable on
-  // return. Every check comes before the first write; refused: wrong counts, sizes that do not fit, devices that
-  // already belong to an array (unless options.force), the same device twice.
+  // Write a new, empty array over `ssds` (all n of them) and `logs` (m = options.parity of them).
+  // Durable on return. Every check comes before the first write; refused: wrong counts, sizes that
+  // do not fit, devices that already belong to an array (unless options.force), the same device
+  // twice.
   static Task<Status> Create(EventLoop& loop, std::vector<Device*> ssds, std::vector<Device*> logs,
                              CreateOptions options);
 
-  // Assemble and recover (I8, I11). `devices` in any order, only those that are present; who is who is read from
-  // the superblocks. Opens degraded with up to m devices missing or stale. With all log devices gone only
-  // read-only opening is possible. On an error nothing is kept open.
+  // Assemble and recover (I8, I11). `devices` in any order, only those that are present; who is who
+  // is read from the superblocks. Opens degraded with up to m devices missing or stale. With all
+  // log devices gone only read-only opening is possible. On an error nothing is kept open.
   static Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
                                                    OpenOptions options);
 
   virtual ~Array() = default;  // after Close, or after EventLoop::Abort (a simulated crash)
 
-  // Flush everything, checkpoint, stop. Waits for requests in flight; new ones get kShutdown. The array may only
-  // be destroyed afterwards, also when this returns an error (then a later Open recovers).
+  // Flush everything, checkpoint, stop. Waits for requests in flight; new ones get kShutdown. The
+  // array may only be destroyed afterwards, also when this returns an error (then a later Open
+  // recovers).
   virtual Task<Status> Close() = 0;
 
   // ---- volumes. Each change is durable on return.
   // Names: 1 ... 200 bytes of UTF-8 without '/' and control characters, not "." or "..".
   virtual Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) = 0;
-  // Growing is free (thin). What is cut off by shrinking is gone and reads zero if the volume grows again.
+  // Growing is free (thin). What is cut off by shrinking is gone and reads zero if the volume grows
+  // again.
   virtual Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) = 0;
   // With `replace`, a volume that has the new name is deleted in the same step.
   virtual Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) = 0;
@@ -82,14 +87,16 @@ class Array {
   [[nodiscard]] virtual std::optional<VolumeInfo> FindVolume(std::string_view name) const = 0;
   [[nodiscard]] virtual std::optional<VolumeInfo> GetVolume(VolumeId volume) const = 0;
 
-  // ---- data. Any byte range inside the volume (kInvalidArgument otherwise). Fastest when `from` / `into` are
-  // 4 KiB aligned and the range is whole chunks; whole aligned stripes are written with their parity.
-  // Never-written ranges read as zeros.
+  // ---- data. Any byte range inside the volume (kInvalidArgument otherwise). Fastest when `from` /
+  // `into` are 4 KiB aligned and the range is whole chunks; whole aligned stripes are written with
+  // their parity. Never-written ranges read as zeros.
   virtual Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) = 0;
-  // On success the data is visible to every read; durable after Flush (P2, P3). kNoSpace: nothing of a chunk that
-  // failed was written, other chunks of the request may have been.
-  virtual Task<Status> Write(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) = 0;
-  // Everything acknowledged in the range before the call survives a crash plus the loss of any m devices (P2).
+  // On success the data is visible to every read; durable after Flush (P2, P3). kNoSpace: nothing
+  // of a chunk that failed was written, other chunks of the request may have been.
+  virtual Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
+                             std::span<const std::byte> from) = 0;
+  // Everything acknowledged in the range before the call survives a crash plus the loss of any m
+  // devices (P2).
   virtual Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) = 0;
   virtual Task<Status> FlushAll() = 0;
 

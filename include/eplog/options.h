@@ -15,23 +15,25 @@ enum class JournalMode : uint8_t {
 };
 
 struct CreateOptions {
-  std::string name;             // of the array; at most 63 bytes
-  uint32_t parity = 2;          // m: parity chunks a stripe = log devices; 1 ... 4, and m < n
-  uint32_t chunk_bytes = 4096;  // power of two, 4 KiB ... 1 MiB
+  std::string name;               // of the array; at most 63 bytes
+  uint32_t parity = 2;            // m: parity chunks a stripe = log devices; 1 ... 4, and m < n
+  uint32_t chunk_bytes = 4096;    // power of two, 4 KiB ... 1 MiB
   uint32_t reserve_percent = 10;  // of each SSD's slots, for versions not yet freed; 1 ... 50
   JournalMode journal = JournalMode::kFull;
   bool force = false;  // overwrite members of another array
-  // Sizes of the fixed areas; 0 = derived from the device sizes. Smaller than the minimum is refused.
-  uint64_t ring_bytes = 0;    // journal ring on each SSD
+  // Sizes of the fixed areas; 0 = derived from the device sizes. Smaller than the minimum is
+  // refused.
+  uint64_t ring_bytes = 0;      // journal ring on each SSD
   uint32_t extent_stripes = 0;  // stripes a volume extent
-  uint64_t entropy = 0;       // seeds the UUIDs; pass real randomness outside tests
+  uint64_t entropy = 0;         // seeds the UUIDs; pass real randomness outside tests
 };
 
 struct OpenOptions {
-  bool read_only = false;   // recover in RAM, write nothing
-  bool auto_commit = true;  // parity commit when log or slots run short (off only for exact measurements)
+  bool read_only = false;  // recover in RAM, write nothing
+  bool auto_commit =
+      true;  // parity commit when log or slots run short (off only for exact measurements)
   uint64_t engine_flush_us = 5'000'000;  // nothing stays unstable for longer (I4)
-  uint64_t entropy = 0;     // seeds the random part of epochs; pass real randomness outside tests
+  uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array
 };
 

@@ -1,5 +1,5 @@
-// What the array tells about itself: the facts behind `eplog status`, with the same names as its JSON.
-// All counters are since the array was opened, unless they stand in `lifetime`.
+// What the array tells about itself: the facts behind `eplog status`, with the same names as its
+// JSON. All counters are since the array was opened, unless they stand in `lifetime`.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,9 @@ struct Traffic {
   uint64_t ssd_metadata_bytes = 0;  // superblocks, checkpoints, journal rings on SSDs
   uint64_t ssd_repair_bytes = 0;    // chunks put back by recovery
   uint64_t log_chunk_bytes = 0;
-  uint64_t log_header_bytes = 0;    // headers and superblocks on log devices
-  // What read-modify-write RAID would have written to its SSDs for the same requests, each by itself.
+  uint64_t log_header_bytes = 0;  // headers and superblocks on log devices
+  // What read-modify-write RAID would have written to its SSDs for the same requests, each by
+  // itself.
   uint64_t md_equivalent_ssd_bytes = 0;
 };
 

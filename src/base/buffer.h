@@ -1,7 +1,8 @@
-// Aligned buffers, pooled by size. A buffer belongs to one request in flight and is never shared by two.
+// Aligned buffers, pooled by size. A buffer belongs to one request in flight and is never shared by
+// two.
 //
-// BufferPool is used by one thread. It keeps what is returned to it (up to `keep_bytes`), so that steady
-// state allocates nothing. Contents of a fresh buffer are undefined.
+// BufferPool is used by one thread. It keeps what is returned to it (up to `keep_bytes`), so that
+// steady state allocates nothing. Contents of a fresh buffer are undefined.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,8 @@ class Buffer {
   Buffer() = default;
   Buffer(Buffer&& other) noexcept { Swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
-    Buffer taken(std::move(other));  // `other` is left empty: what this held goes back to its pool now
+    Buffer taken(
+        std::move(other));  // `other` is left empty: what this held goes back to its pool now
     Swap(taken);
     return *this;
   }

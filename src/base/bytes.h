@@ -1,6 +1,7 @@
 // Little-endian encoding into and out of byte buffers: the only way that numbers reach a disk.
-// ByteWriter never writes past its span and ByteReader never reads past its own: overrunning sets a sticky
-// failure that the caller checks once at the end; what is read after it is 0. Varints are LEB128, at most 10 bytes.
+// ByteWriter never writes past its span and ByteReader never reads past its own: overrunning sets a
+// sticky failure that the caller checks once at the end; what is read after it is 0. Varints are
+// LEB128, at most 10 bytes.
 #pragma once
 
 #include <array>

@@ -1,16 +1,17 @@
-// A broken invariant stops the program, in release builds too. EPLOG_DCHECK is for checks that cost more
-// than they may in release: whole-structure walks. Both name the invariant (I1 ... I11 of docs/design.md).
+// A broken invariant stops the program, in release builds too. EPLOG_DCHECK is for checks that cost
+// more than they may in release: whole-structure walks. Both name the invariant (I1 ... I11 of
+// docs/design.md).
 #pragma once
 
 namespace eplog {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* what, const char* why);
 }  // namespace eplog
 
-#define EPLOG_CHECK(condition, why)                                   \
-  do {                                                                \
-    if (!(condition)) [[unlikely]] {                                  \
-      ::eplog::CheckFailed(__FILE__, __LINE__, #condition, why);      \
-    }                                                                 \
+#define EPLOG_CHECK(condition, why)                              \
+  do {                                                           \
+    if (!(condition)) [[unlikely]] {                             \
+      ::eplog::CheckFailed(__FILE__, __LINE__, #condition, why); \
+    }                                                            \
   } while (false)
 
 #ifndef NDEBUG

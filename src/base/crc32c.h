@@ -1,5 +1,6 @@
-// CRC32C (Castagnoli), as iSCSI and ext4 use it: initial value and final inversion included, so that
-// Crc32c("123456789") == 0xE3069283. Pass a previous result as `seed` to continue over further bytes.
+// CRC32C (Castagnoli), as iSCSI and ext4 use it: initial value and final inversion included, so
+// that Crc32c("123456789") == 0xE3069283. Pass a previous result as `seed` to continue over further
+// bytes.
 #pragma once
 
 #include <cstddef>

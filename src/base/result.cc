@@ -7,18 +7,30 @@ namespace eplog {
 
 const char* ErrorCodeName(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kIo: return "io";
-    case ErrorCode::kCorrupt: return "corrupt";
-    case ErrorCode::kDeviceFailed: return "device failed";
-    case ErrorCode::kTooManyFailures: return "too many failures";
-    case ErrorCode::kNoSpace: return "no space";
-    case ErrorCode::kInvalidArgument: return "invalid argument";
-    case ErrorCode::kBusy: return "busy";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kNotFound: return "not found";
-    case ErrorCode::kExists: return "exists";
-    case ErrorCode::kReadOnly: return "read-only";
-    case ErrorCode::kShutdown: return "shut down";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
+    case ErrorCode::kDeviceFailed:
+      return "device failed";
+    case ErrorCode::kTooManyFailures:
+      return "too many failures";
+    case ErrorCode::kNoSpace:
+      return "no space";
+    case ErrorCode::kInvalidArgument:
+      return "invalid argument";
+    case ErrorCode::kBusy:
+      return "busy";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kNotFound:
+      return "not found";
+    case ErrorCode::kExists:
+      return "exists";
+    case ErrorCode::kReadOnly:
+      return "read-only";
+    case ErrorCode::kShutdown:
+      return "shut down";
   }
   return "unknown";
 }
@@ -36,7 +48,8 @@ std::string Error::ToString() const {
 
 tl::unexpected<Error> FailErrno(int errno_value, std::string message) {
   Error error;
-  error.code = (errno_value == ENOSPC || errno_value == EDQUOT) ? ErrorCode::kNoSpace : ErrorCode::kIo;
+  error.code =
+      (errno_value == ENOSPC || errno_value == EDQUOT) ? ErrorCode::kNoSpace : ErrorCode::kIo;
   error.message = std::move(message);
   error.errno_value = errno_value;
   return tl::unexpected<Error>(std::move(error));

@@ -1,7 +1,8 @@
 // Result<T> and Status: how every room reports failure. No exception crosses a room.
 //
-// An Error carries a code that names the *reaction* a caller should have, plus the device, byte offset and
-// errno where they are known. The message is one line for a person: what, where, the mend.
+// An Error carries a code that names the *reaction* a caller should have, plus the device, byte
+// offset and errno where they are known. The message is one line for a person: what, where, the
+// mend.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@
 namespace eplog {
 
 enum class ErrorCode : uint8_t {
-  kIo,               // the device answered with an error; the request may be decoded from redundancy
-  kCorrupt,          // the bytes are there and are wrong (CRC, magic, reference)
-  kDeviceFailed,     // the device is not to be used any more
+  kIo,            // the device answered with an error; the request may be decoded from redundancy
+  kCorrupt,       // the bytes are there and are wrong (CRC, magic, reference)
+  kDeviceFailed,  // the device is not to be used any more
   kTooManyFailures,  // more than m failures: what was asked cannot be given
   kNoSpace,          // no room, here or on the disk below
   kInvalidArgument,  // the request makes no sense; nothing was changed
@@ -34,7 +35,7 @@ inline constexpr int64_t kNoOffset = -1;
 struct Error {
   ErrorCode code = ErrorCode::kIo;
   std::string message;
-  int device = kNoDevice;          // index in the array's device list (SSDs first, then log devices)
+  int device = kNoDevice;  // index in the array's device list (SSDs first, then log devices)
   int64_t offset_bytes = kNoOffset;  // on that device
   int errno_value = 0;
 
@@ -51,7 +52,9 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 
 using Status = Result<void>;
 
-inline Status OkStatus() { return Status(); }
+inline Status OkStatus() {
+  return Status();
+}
 
 inline tl::unexpected<Error> Fail(ErrorCode code, std::string message) {
   Error error;
@@ -59,17 +62,20 @@ inline tl::unexpected<Error> Fail(ErrorCode code, std::string message) {
   error.message = std::move(message);
   return tl::unexpected<Error>(std::move(error));
 }
-inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+inline tl::unexpected<Error> Fail(Error error) {
+  return tl::unexpected<Error>(std::move(error));
+}
 
 // errno -> Error: ENOSPC and EDQUOT are kNoSpace, all else kIo.
 tl::unexpected<Error> FailErrno(int errno_value, std::string message);
 
 }  // namespace eplog
 
-// Return early with the error of `expr`. Not for use around co_await (see EPLOG_CO_TRY in runtime/task.h).
-#define EPLOG_TRY(expr)                                                \
-  do {                                                                 \
-    if (auto eplog_try_result = (expr); !eplog_try_result.ok()) {      \
-      return ::eplog::Fail(std::move(eplog_try_result).error());       \
-    }                                                                  \
+// Return early with the error of `expr`. Not for use around co_await (see EPLOG_CO_TRY in
+// runtime/task.h).
+#define EPLOG_TRY(expr)                                           \
+  do {                                                            \
+    if (auto eplog_try_result = (expr); !eplog_try_result.ok()) { \
+      return ::eplog::Fail(std::move(eplog_try_result).error());  \
+    }                                                             \
   } while (false)

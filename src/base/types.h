@@ -39,8 +39,8 @@ using DeviceIndex = Index<struct DeviceTag, uint8_t>;
 inline constexpr uint32_t kBlockBytes = 4096;  // unit of the log, the rings and the metadata area
 inline constexpr uint32_t kSectorBytes = 512;  // what a power cut may tear at
 
-inline constexpr uint32_t kMaxSsds = 32;       // n
-inline constexpr uint32_t kMaxParity = 4;      // m
+inline constexpr uint32_t kMaxSsds = 32;   // n
+inline constexpr uint32_t kMaxParity = 4;  // m
 inline constexpr uint32_t kMaxDevices = kMaxSsds + kMaxParity;
 inline constexpr uint32_t kMinChunkBytes = 4096;
 inline constexpr uint32_t kMaxChunkBytes = 1U << 20;
@@ -55,9 +55,15 @@ struct Epoch {
   constexpr auto operator<=>(const Epoch&) const = default;
 };
 
-constexpr uint64_t DivideUp(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-constexpr uint64_t RoundUp(uint64_t a, uint64_t b) { return DivideUp(a, b) * b; }
-constexpr uint64_t RoundDown(uint64_t a, uint64_t b) { return a / b * b; }
+constexpr uint64_t DivideUp(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr uint64_t RoundUp(uint64_t a, uint64_t b) {
+  return DivideUp(a, b) * b;
+}
+constexpr uint64_t RoundDown(uint64_t a, uint64_t b) {
+  return a / b * b;
+}
 
 }  // namespace eplog
 

@@ -49,7 +49,8 @@ uint64_t LatencyHistogram::Quantile(double q) const {
   return 0;
 }
 
-Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) {
+Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
+                             std::span<const iovec> into) {
   if (!live(device)) {
     co_return NotLive(device);
   }
@@ -74,7 +75,8 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes, std::spa
   co_return status;
 }
 
-void MemberSet::ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const {
+void MemberSet::ApplyOverlay(DeviceIndex device, uint64_t offset_bytes,
+                             std::span<const iovec> into) const {
   const uint64_t end = offset_bytes + TotalBytes(into);
   for (auto it = overlay_.lower_bound({device.value, 0});
        it != overlay_.end() && it->first.first == device.value && it->first.second < end; ++it) {
@@ -92,8 +94,8 @@ void MemberSet::ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::spa
   }
 }
 
-Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> from,
-                              IoKind kind) {
+Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
+                              std::span<const iovec> from, IoKind kind) {
   if (!live(device)) {
     co_return NotLive(device);
   }
@@ -141,7 +143,8 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   co_return status;
 }
 
-Task<Status> MemberSet::ReadBytes(DeviceIndex device, uint64_t offset_bytes, std::span<std::byte> into) {
+Task<Status> MemberSet::ReadBytes(DeviceIndex device, uint64_t offset_bytes,
+                                  std::span<std::byte> into) {
   const iovec part{into.data(), into.size()};
   Task<Status> read = Read(device, offset_bytes, std::span(&part, 1));
   co_return co_await read;

@@ -75,7 +75,8 @@ class MemberSet {
   Task<Status> WriteBytes(DeviceIndex device, uint64_t offset_bytes,
                           std::span<const std::byte> from, IoKind kind);
 
-  // A read-only opening recovers in RAM: from now on reads see `bytes` at this place instead of what is on the device.
+  // A read-only opening recovers in RAM: from now on reads see `bytes` at this place instead of
+  // what is on the device.
   void Overlay(DeviceIndex device, uint64_t offset_bytes, Buffer bytes) {
     overlay_.insert_or_assign({device.value, offset_bytes}, std::move(bytes));
   }

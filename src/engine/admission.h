@@ -1,5 +1,6 @@
-// Admission: space is promised to a foreground request before it takes any lock and before anything is
-// acknowledged (section 5): one slot on each SSD that it writes, and log room. First come, first served.
+// Admission: space is promised to a foreground request before it takes any lock and before anything
+// is acknowledged (section 5): one slot on each SSD that it writes, and log room. First come, first
+// served.
 #pragma once
 
 #include <array>
@@ -15,7 +16,9 @@ class Keeper;
 // What one request holds until it hands it on. Gives back on destruction what was not taken.
 class [[nodiscard]] Grant {
  public:
-  Grant(Core& core, Appender& appender) : core_(core), appender_(appender) { slots_.fill(SlotWord::Absent()); }
+  Grant(Core& core, Appender& appender) : core_(core), appender_(appender) {
+    slots_.fill(SlotWord::Absent());
+  }
   Grant(const Grant&) = delete;
   Grant& operator=(const Grant&) = delete;
   ~Grant();
@@ -38,8 +41,8 @@ class Admission {
  public:
   Admission(Core& core, Appender& appender) : core_(core), appender_(appender), turn_(core.loop) {}
 
-  // Claims a slot on every live SSD of `ssd_mask` and promises `blocks` of log into `grant`. Waits while there is
-  // no room. Fails only if the array stops.
+  // Claims a slot on every live SSD of `ssd_mask` and promises `blocks` of log into `grant`. Waits
+  // while there is no room. Fails only if the array stops.
   Task<Status> Admit(Grant& grant, uint64_t ssd_mask, uint64_t blocks);
 
   // Somebody waits for this now.

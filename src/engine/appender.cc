@@ -66,7 +66,8 @@ void Appender::Open(const Epoch& epoch, const Position& position, uint64_t check
   next_ = applied_ = position;
   checkpoint_place_ = checkpoint_place;
   flusher_ = &flusher;
-  // Whatever was found was there already: a flush of it has nothing to wait for, and it is as old as the opening.
+  // Whatever was found was there already: a flush of it has nothing to wait for, and it is as old
+  // as the opening.
   ages_.emplace_back(position.sequence, core_.loop.NowUs());
 }
 
@@ -108,7 +109,9 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
   }
   record.max_bytes = record.row ? MaxRecordBytes(*record.row) : 0;
   if (record.row && record.own_version) {
-    record.max_bytes += record.row->changes.size();  // Number sets their versions: at a distance of 0, one byte each
+    record.max_bytes +=
+        record.row->changes
+            .size();  // Number sets their versions: at a distance of 0, one byte each
   }
   for (const VolumeRecord& volume : record.volumes) {
     record.max_bytes += MaxRecordBytes(volume);
@@ -134,8 +137,9 @@ void Appender::UnpinLog(uint64_t place) {
 }
 
 bool Appender::RingShort() const {
-  // Every header that is applied or on its way can be put on the rings, even if each gets a block of its own: then
-  // a flush never waits for ring room, and a checkpoint (which needs a flush) can always make some.
+  // Every header that is applied or on its way can be put on the rings, even if each gets a block
+  // of its own: then a flush never waits for ring room, and a checkpoint (which needs a flush) can
+  // always make some.
   const uint64_t need = core_.rings.queued() + in_flight_.size() + 1;
   return core_.rings.Room(JournalRings::kReserveBlocks) < need;
 }
@@ -213,7 +217,8 @@ Task<void> Appender::Run() {
     Encode(*entry);
     in_flight_.push_back(std::move(entry));
     core_.loop.Start(Write(*in_flight_.back()));
-    // Those whose writes are acknowledged by now may have more: the next log stripe is the wider for it.
+    // Those whose writes are acknowledged by now may have more: the next log stripe is the wider
+    // for it.
     co_await core_.loop.Yield();
   }
   running_ = false;
@@ -255,7 +260,8 @@ void Appender::TakeRecords(Entry& entry, std::deque<RecordWrite*>& queue, bool u
 
 void Appender::TakeLogStripes(Entry& entry) {
   const size_t record_bytes = MaxLogStripeRecordBytes(core_.geometry.n, core_.geometry.m);
-  // The first log stripe takes what there is; further ones only if they are about as wide as the array.
+  // The first log stripe takes what there is; further ones only if they are about as wide as the
+  // array.
   while (queued_chunks_ != 0 && entry.bytes + record_bytes <= kMaxEntryHeaderBytes &&
          (entry.header.log_stripes.empty() || Width() + 1 >= core_.geometry.n)) {
     TakeLogStripe(entry);
@@ -288,8 +294,8 @@ void Appender::TakeLogStripe(Entry& entry) {
     entry.log_chunks.push_back(core_.pool.Get(core_.geometry.chunk_bytes));
     parity[j] = entry.log_chunks.back().data();
   }
-  core_.code.Encode(std::span(data).first(record.members.size()), std::span(parity).first(core_.geometry.m),
-                    core_.geometry.chunk_bytes);
+  core_.code.Encode(std::span(data).first(record.members.size()),
+                    std::span(parity).first(core_.geometry.m), core_.geometry.chunk_bytes);
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
     record.log_crcs.push_back(Crc32c(entry.log_chunks[first + j].span()));
   }
@@ -303,7 +309,8 @@ void Appender::Number(Entry& entry) {
   header.place = next_.place;
   header.length_blocks =
       1 + static_cast<uint32_t>(header.log_stripes.size()) * core_.geometry.chunk_blocks();
-  EPLOG_CHECK(RoomInLog(header.length_blocks, kLogReserveForRecovery), "I1: the log would overwrite itself");
+  EPLOG_CHECK(RoomInLog(header.length_blocks, kLogReserveForRecovery),
+              "I1: the log would overwrite itself");
   size_t row = 0;
   for (RecordWrite* record : entry.records) {
     if (!record->row) {
@@ -359,7 +366,8 @@ void Appender::StartSlotWrites(Entry& entry, TaskGroup& group) {
       parity = parity && writes[last].parity;
       ++last;
     }
-    group.Start(core_.members.Write(writes[first].ssd, core_.geometry.SlotOffset(writes[first].slot),
+    group.Start(core_.members.Write(writes[first].ssd,
+                                    core_.geometry.SlotOffset(writes[first].slot),
                                     std::span(entry.slot_parts).subspan(first, last - first),
                                     parity ? IoKind::kParity : IoKind::kData));
     first = last;
@@ -406,7 +414,8 @@ void Appender::CompleteInOrder() {
 
 void Appender::Finish(Entry& entry) {
   const EntryHeader& header = entry.header;
-  // After a failure nothing more is applied: what comes later in the log may not become visible without it.
+  // After a failure nothing more is applied: what comes later in the log may not become visible
+  // without it.
   const Status status = core_.Running();
   if (status.ok()) {
     slot_changes_.freed.clear();
@@ -433,7 +442,8 @@ void Appender::Finish(Entry& entry) {
   }
 }
 
-// What must hold after every entry; the walk over everything only now and then, and on small arrays.
+// What must hold after every entry; the walk over everything only now and then, and on small
+// arrays.
 void Appender::CheckInvariants(const EntryHeader& header) const {
   const Geometry& g = core_.geometry;
   const State& state = *core_.state;
@@ -450,7 +460,8 @@ void Appender::CheckInvariants(const EntryHeader& header) const {
   }
   EPLOG_CHECK(header.mark <= flusher_->stable() && flusher_->stable() <= header.sequence,
               "I4: the mark is a stable sequence");
-  EPLOG_CHECK(log_tail() <= header.place && log_used() <= g.log_blocks, "I1: the log holds what is still needed");
+  EPLOG_CHECK(log_tail() <= header.place && log_used() <= g.log_blocks,
+              "I1: the log holds what is still needed");
   constexpr uint64_t kWalkEvery = 64;
   constexpr uint64_t kWalkSlots = 4096;
   if (header.sequence % kWalkEvery == 0 && uint64_t{g.slots} * g.n <= kWalkSlots) {
@@ -485,7 +496,8 @@ void Appender::Count(const Entry& entry) {
   traffic.log_stripes += entry.header.log_stripes.size();
   traffic.log_stripe_members += entry.chunk_writes.size();
   for (const SlotWrite& write : entry.slot_writes) {
-    (write.parity ? traffic.ssd_parity_bytes : traffic.ssd_data_bytes) += core_.geometry.chunk_bytes;
+    (write.parity ? traffic.ssd_parity_bytes : traffic.ssd_data_bytes) +=
+        core_.geometry.chunk_bytes;
   }
 }
 

@@ -1,13 +1,15 @@
-// Appender: group commit of the log (section 6). What is ready joins the next entry; up to four entries are in
-// flight; they complete, are applied and acknowledged in order. Data and entry are written in parallel (I4).
+// Appender: group commit of the log (section 6). What is ready joins the next entry; up to four
+// entries are in flight; they complete, are applied and acknowledged in order. Data and entry are
+// written in parallel (I4).
 //
-// Chunk writes wait in one queue an SSD. A log stripe takes one from the head of every queue that is not empty, so
-// it is as wide as the load allows (the elastic part). While entries are in flight a narrow stripe waits for company;
-// nothing waits on a timer, since the completion of an entry looks again.
+// Chunk writes wait in one queue an SSD. A log stripe takes one from the head of every queue that
+// is not empty, so it is as wide as the load allows (the elastic part). While entries are in flight
+// a narrow stripe waits for company; nothing waits on a timer, since the completion of an entry
+// looks again.
 //
-// Log room is promised at admission (TryPromise), before any lock is taken, so an append never waits for space that
-// only a holder of its locks could free. Row installs of commits and marks are urgent: they go first and may use the
-// part of the log that is closed to the foreground.
+// Log room is promised at admission (TryPromise), before any lock is taken, so an append never
+// waits for space that only a holder of its locks could free. Row installs of commits and marks are
+// urgent: they go first and may use the part of the log that is closed to the foreground.
 #pragma once
 
 #include <coroutine>
@@ -48,8 +50,8 @@ class Completion {
   uint64_t sequence_ = 0;
 };
 
-// A new version of one data chunk, to become a member of a log stripe. Lives in the writer's frame; `data` is
-// chunk_bytes, aligned for the devices, unchanged until completion.
+// A new version of one data chunk, to become a member of a log stripe. Lives in the writer's frame;
+// `data` is chunk_bytes, aligned for the devices, unchanged until completion.
 struct ChunkWrite {
   ChunkIndex chunk;
   SlotWord word;  // claimed slot, or `absent`
@@ -80,7 +82,8 @@ class Flusher;
 class Appender {
  public:
   static constexpr size_t kMaxInFlight = 4;
-  // Log blocks that even urgent entries leave free: the first entry of the next epoch, and one more.
+  // Log blocks that even urgent entries leave free: the first entry of the next epoch, and one
+  // more.
   static constexpr uint64_t kLogReserveForRecovery = 2;
   static constexpr uint64_t kMaxUnstableBytes = uint64_t{64} << 20;
 
@@ -92,8 +95,10 @@ class Appender {
     uint64_t sequence = 0;
     uint64_t place = 0;  // of the next entry
   };
-  // The log goes on after `position`; `checkpoint_place` is where the newest checkpoint's state ends.
-  void Open(const Epoch& epoch, const Position& position, uint64_t checkpoint_place, Flusher& flusher);
+  // The log goes on after `position`; `checkpoint_place` is where the newest checkpoint's state
+  // ends.
+  void Open(const Epoch& epoch, const Position& position, uint64_t checkpoint_place,
+            Flusher& flusher);
 
   // ---- log room for the foreground
   [[nodiscard]] uint64_t BlocksForChunk() const { return 1 + core_.geometry.chunk_blocks(); }
@@ -101,8 +106,8 @@ class Appender {
   void Promise(uint64_t blocks) { promised_blocks_ += blocks; }
   void TakeBack(uint64_t blocks) { promised_blocks_ -= blocks; }
 
-  // ---- pieces; the caller awaits `piece.completion`. One promise a piece is consumed: BlocksForChunk() for a
-  // chunk, 1 for a record that is not urgent.
+  // ---- pieces; the caller awaits `piece.completion`. One promise a piece is consumed:
+  // BlocksForChunk() for a chunk, 1 for a record that is not urgent.
   void Submit(ChunkWrite& write);
   void Submit(RecordWrite& record, bool urgent);
 
@@ -122,7 +127,9 @@ class Appender {
   [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }
   [[nodiscard]] uint64_t checkpoint_place() const { return checkpoint_place_; }
   void CheckpointCounts(uint64_t place);
-  [[nodiscard]] bool blocked() const { return blocked_; }  // appends wait for log or ring room or for stability
+  [[nodiscard]] bool blocked() const {
+    return blocked_;
+  }  // appends wait for log or ring room or for stability
   [[nodiscard]] bool RingShort() const;
   // Of the newest entry that was made.
   [[nodiscard]] uint64_t newest_mark() const { return newest_mark_; }
@@ -154,7 +161,9 @@ class Appender {
   struct Entry;
 
   void UnpinLog(uint64_t place);
-  [[nodiscard]] bool HasWork() const { return !urgent_.empty() || !records_.empty() || queued_chunks_ != 0; }
+  [[nodiscard]] bool HasWork() const {
+    return !urgent_.empty() || !records_.empty() || queued_chunks_ != 0;
+  }
   bool CanAppend();
   [[nodiscard]] bool RoomInLog(uint64_t blocks, uint64_t reserve) const;
   [[nodiscard]] uint32_t Width() const;

@@ -46,8 +46,9 @@ Task<Status> ArrayImpl::Start() {
   const uint64_t start = core_.loop.NowUs();
   const bool writing = !core_.options.read_only;
   if (writing && core_.log_mask() == 0) {
-    co_return Fail(ErrorCode::kTooManyFailures,
-                   "all log devices are missing: the array can only be opened read-only; bring one back");
+    co_return Fail(
+        ErrorCode::kTooManyFailures,
+        "all log devices are missing: the array can only be opened read-only; bring one back");
   }
   Status status;
   if (writing) {
@@ -116,7 +117,8 @@ Status ArrayImpl::Writable() const {
   return core_.Running();
 }
 
-Result<const Volume*> ArrayImpl::Locate(VolumeId volume, uint64_t offset_bytes, uint64_t length) const {
+Result<const Volume*> ArrayImpl::Locate(VolumeId volume, uint64_t offset_bytes,
+                                        uint64_t length) const {
   const Volume* found = core_.state->volumes.Find(volume);
   if (found == nullptr || found->deleting) {
     return Fail(ErrorCode::kNotFound, "no such volume");
@@ -127,7 +129,8 @@ Result<const Volume*> ArrayImpl::Locate(VolumeId volume, uint64_t offset_bytes, 
   return found;
 }
 
-// ---------------------------------------------------------------------------------------------- volumes
+// ----------------------------------------------------------------------------------------------
+// volumes
 Task<Result<VolumeId>> ArrayImpl::CreateVolume(std::string name, uint64_t size_bytes) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
@@ -178,19 +181,23 @@ std::optional<VolumeInfo> ArrayImpl::FindVolume(std::string_view name) const {
 
 std::optional<VolumeInfo> ArrayImpl::GetVolume(VolumeId id) const {
   const Volume* volume = core_.state->volumes.Find(id);
-  return volume == nullptr || volume->deleting ? std::nullopt : std::optional(volumes_.Info(*volume));
+  return volume == nullptr || volume->deleting ? std::nullopt
+                                               : std::optional(volumes_.Info(*volume));
 }
 
-// ---------------------------------------------------------------------------------------------- data
+// ----------------------------------------------------------------------------------------------
+// data
 void ArrayImpl::CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes) {
   const Geometry& g = core_.geometry;
   const uint64_t end = offset_bytes + length_bytes;
   const uint64_t chunks = DivideUp(end, g.chunk_bytes) - offset_bytes / g.chunk_bytes;
-  const uint64_t stripes = DivideUp(end, g.stripe_data_bytes()) - offset_bytes / g.stripe_data_bytes();
+  const uint64_t stripes =
+      DivideUp(end, g.stripe_data_bytes()) - offset_bytes / g.stripe_data_bytes();
   core_.traffic.md_equivalent_ssd_bytes += (chunks + stripes * g.m) * g.chunk_bytes;
 }
 
-Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) {
+Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes,
+                              std::span<const std::byte> from) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
@@ -214,7 +221,8 @@ Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes, std::span<
   co_return status;
 }
 
-Task<Status> ArrayImpl::WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) {
+Task<Status> ArrayImpl::WriteRange(VolumeId volume, uint64_t offset_bytes,
+                                   std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   TaskGroup group(core_.loop);
   Status status;
@@ -267,19 +275,22 @@ Task<Status> ArrayImpl::Read(VolumeId volume, uint64_t offset_bytes, std::span<s
   co_return status;
 }
 
-Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into) {
+Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes,
+                                  std::span<std::byte> into) {
   const Geometry& g = core_.geometry;
   TaskGroup group(core_.loop);
   while (!into.empty()) {
     const uint64_t in_extent = offset_bytes % g.extent_data_bytes();
     const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
     const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, into.size());
-    const auto extent = volume.extents.Get(static_cast<uint32_t>(offset_bytes / g.extent_data_bytes()));
+    const auto extent =
+        volume.extents.Get(static_cast<uint32_t>(offset_bytes / g.extent_data_bytes()));
     if (!extent) {
       std::memset(into.data(), 0, length);
     } else {
       const uint64_t first = uint64_t{extent->value} * g.extent_stripes * g.k();
-      group.Start(ReadChunkPart(ChunkIndex(first + in_extent / g.chunk_bytes), in_chunk, into.first(length)));
+      group.Start(ReadChunkPart(ChunkIndex(first + in_extent / g.chunk_bytes), in_chunk,
+                                into.first(length)));
     }
     into = into.subspan(length);
     offset_bytes += length;
@@ -288,7 +299,8 @@ Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes, s
   co_return co_await all;
 }
 
-Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into) {
+Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
+                                      std::span<std::byte> into) {
   const bool direct = into.size() == core_.geometry.chunk_bytes &&
                       reinterpret_cast<uintptr_t>(into.data()) % kBlockBytes == 0;
   if (direct) {
@@ -315,11 +327,12 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
   const Geometry& g = core_.geometry;
   uint64_t target = 0;
   uint64_t ssds = 0;
-  length_bytes = std::min(length_bytes, found->size_bytes - std::min(offset_bytes, found->size_bytes));
+  length_bytes =
+      std::min(length_bytes, found->size_bytes - std::min(offset_bytes, found->size_bytes));
   if (length_bytes != 0) {
     const uint64_t first = offset_bytes / g.extent_data_bytes();
-    const uint64_t last = std::min<uint64_t>((offset_bytes + length_bytes - 1) / g.extent_data_bytes() + 1,
-                                             found->extents.end());
+    const uint64_t last = std::min<uint64_t>(
+        (offset_bytes + length_bytes - 1) / g.extent_data_bytes() + 1, found->extents.end());
     for (uint64_t logical = first; logical < last; ++logical) {
       if (const auto extent = found->extents.Get(static_cast<uint32_t>(logical))) {
         target = std::max(target, appender_.LastWrite(*extent));
@@ -340,7 +353,8 @@ Task<Status> ArrayImpl::FlushAll() {
   co_return co_await flushing;
 }
 
-// ---------------------------------------------------------------------------------------------- maintenance
+// ----------------------------------------------------------------------------------------------
+// maintenance
 Task<Status> ArrayImpl::Commit(Progress progress) {
   Status status = Writable();
   EPLOG_CO_TRY(status);

@@ -40,7 +40,8 @@ class ArrayImpl final : public Array {
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
   [[nodiscard]] std::optional<VolumeInfo> GetVolume(VolumeId volume) const override;
   Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
-  Task<Status> Write(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from) override;
+  Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
+                     std::span<const std::byte> from) override;
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
@@ -63,7 +64,8 @@ class ArrayImpl final : public Array {
 
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
-  [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes, uint64_t length) const;
+  [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,
+                                             uint64_t length) const;
   Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);

@@ -15,15 +15,16 @@ struct Found {
 };
 
 std::string MemberName(const Geometry& g, DeviceIndex index) {
-  return g.IsLog(index) ? "log" + std::to_string(index.value - g.n) : "ssd" + std::to_string(index.value);
+  return g.IsLog(index) ? "log" + std::to_string(index.value - g.n)
+                        : "ssd" + std::to_string(index.value);
 }
 
 bool CallsLost(const Superblock& candidate, const Superblock& other) {
   return candidate.members[other.index.value].state == MemberState::kLost;
 }
 
-// May a device that bears `b` be part of the epoch of `c`? It bears that epoch, or the one that it grew from, or
-// one that never opened beside it.
+// May a device that bears `b` be part of the epoch of `c`? It bears that epoch, or the one that it
+// grew from, or one that never opened beside it.
 bool Fits(const Superblock& c, const Superblock& b) {
   return b.epoch == c.epoch || b.epoch == c.base || (b.epoch != b.base && b.base == c.base);
 }
@@ -48,18 +49,21 @@ Result<Superblock> PickWinner(const std::vector<Found>& found) {
     }
   }
   if (valid.empty()) {
-    return Fail(ErrorCode::kCorrupt, "these devices do not belong to one life of the array: none of their epochs is "
-                                     "valid; leave out the one that was away longest");
+    return Fail(ErrorCode::kCorrupt,
+                "these devices do not belong to one life of the array: none of their epochs is "
+                "valid; leave out the one that was away longest");
   }
   const auto number = [](const Superblock* s) { return s->epoch.number; };
   const uint64_t top = (*std::max_element(valid.begin(), valid.end(), [&](auto* a, auto* b) {
                          return number(a) < number(b);
                        }))->epoch.number;
   std::erase_if(valid, [&](const Superblock* s) { return s->epoch.number != top; });
-  const bool tie = std::any_of(valid.begin(), valid.end(),
-                               [&](const Superblock* s) { return s->epoch != valid.front()->epoch; });
+  const bool tie = std::any_of(valid.begin(), valid.end(), [&](const Superblock* s) {
+    return s->epoch != valid.front()->epoch;
+  });
   if (tie) {
-    // The one that every present device it calls live bears; if there is none, nothing was written under any.
+    // The one that every present device it calls live bears; if there is none, nothing was written
+    // under any.
     Epoch best = valid.front()->epoch;
     std::optional<Epoch> born;
     size_t born_epochs = 0;
@@ -83,25 +87,29 @@ Status CheckSameArray(const std::vector<Found>& found) {
     const Superblock& s = item.superblock;
     const std::string who = item.device->name();
     if (s.array_uuid != first.array_uuid) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  who + " belongs to another array (" + UuidToString(s.array_uuid) + ", while " +
-                      found.front().device->name() + " is of " + UuidToString(first.array_uuid) + ")");
+      return Fail(ErrorCode::kInvalidArgument, who + " belongs to another array (" +
+                                                   UuidToString(s.array_uuid) + ", while " +
+                                                   found.front().device->name() + " is of " +
+                                                   UuidToString(first.array_uuid) + ")");
     }
     if (!(s.geometry == first.geometry)) {
-      return Fail(ErrorCode::kCorrupt, who + " and " + found.front().device->name() + " disagree on the geometry");
+      return Fail(ErrorCode::kCorrupt,
+                  who + " and " + found.front().device->name() + " disagree on the geometry");
     }
     const bool log = s.geometry.IsLog(s.index);
     const uint64_t need = log ? s.geometry.log_bytes() : s.geometry.ssd_bytes();
     if (item.device->size_bytes() < need) {
-      return Fail(ErrorCode::kCorrupt, who + " (" + MemberName(s.geometry, s.index) + ") is truncated: it has " +
-                                           std::to_string(item.device->size_bytes()) + " bytes and needs " +
-                                           std::to_string(need) +
-                                           "; restore its size, or leave it out to open the array degraded");
+      return Fail(ErrorCode::kCorrupt,
+                  who + " (" + MemberName(s.geometry, s.index) + ") is truncated: it has " +
+                      std::to_string(item.device->size_bytes()) + " bytes and needs " +
+                      std::to_string(need) +
+                      "; restore its size, or leave it out to open the array degraded");
     }
     for (const Found& other : found) {
       if (&other != &item && other.superblock.index == s.index) {
-        return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() + " are both " +
-                                                     MemberName(s.geometry, s.index) + " of this array; give one");
+        return Fail(ErrorCode::kInvalidArgument,
+                    who + " and " + other.device->name() + " are both " +
+                        MemberName(s.geometry, s.index) + " of this array; give one");
       }
     }
   }
@@ -120,12 +128,14 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
       return a.ok() ? std::move(a) : std::move(b);
     }
   }
-  Error error = a.ok() || (!b.ok() && b.error().code == ErrorCode::kUnsupported) ? b.error() : a.error();
+  Error error =
+      a.ok() || (!b.ok() && b.error().code == ErrorCode::kUnsupported) ? b.error() : a.error();
   if (error.code == ErrorCode::kUnsupported) {
     error.message = device.name() + ": " + error.message;
   } else if (error.code != ErrorCode::kIo && error.code != ErrorCode::kDeviceFailed) {
     error.message = device.name() +
-                    " is not a member of an array (any more): it bears no valid superblock; leave it out to open the "
+                    " is not a member of an array (any more): it bears no valid superblock; leave "
+                    "it out to open the "
                     "array without it";
   }
   return Fail(std::move(error));
@@ -135,7 +145,8 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
 
 Task<Result<Superblock>> ReadSuperblock(Device& device) {
   if (device.size_bytes() < kSuperblockAreaBytes) {
-    co_return Fail(ErrorCode::kCorrupt, device.name() + " is too small to be a member of an array; leave it out");
+    co_return Fail(ErrorCode::kCorrupt,
+                   device.name() + " is too small to be a member of an array; leave it out");
   }
   BufferPool pool;
   Buffer buffer = pool.Get(kSuperblockCopyBytes);
@@ -188,7 +199,8 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
     assembly.devices[index] = item.device;
     assembly.generations[index] = item.superblock.generation;
     const CheckpointPointer& pointer = item.superblock.checkpoint;
-    if (std::pair(pointer.generation, pointer.random) > std::pair(newest.generation, newest.random)) {
+    if (std::pair(pointer.generation, pointer.random) >
+        std::pair(newest.generation, newest.random)) {
       newest = pointer;
     }
   }
@@ -203,8 +215,9 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
     }
   }
   if (count > g.m) {
-    co_return Fail(ErrorCode::kTooManyFailures, "more than " + std::to_string(g.m) + " members are missing: " +
-                                                    missing + "; bring back at least " + std::to_string(count - g.m));
+    co_return Fail(ErrorCode::kTooManyFailures,
+                   "more than " + std::to_string(g.m) + " members are missing: " + missing +
+                       "; bring back at least " + std::to_string(count - g.m));
   }
   co_return assembly;
 }

@@ -1,5 +1,5 @@
-// Assembly: from a heap of devices to an array (I11): who is who, which epoch counts, which devices may be trusted.
-// Reads superblocks, writes nothing.
+// Assembly: from a heap of devices to an array (I11): who is who, which epoch counts, which devices
+// may be trusted. Reads superblocks, writes nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 namespace eplog {
 
 struct Assembly {
-  Superblock winner;                   // epoch, base and members that count, with the newest checkpoint pointer
-  std::vector<Device*> devices;        // by index; null where missing or stale
-  std::vector<bool> stale;             // present, but not to be trusted
-  std::vector<uint64_t> generations;   // of each trusted member's newest superblock
-  uint64_t highest_epoch = 0;          // highest epoch number seen anywhere
+  Superblock winner;  // epoch, base and members that count, with the newest checkpoint pointer
+  std::vector<Device*> devices;       // by index; null where missing or stale
+  std::vector<bool> stale;            // present, but not to be trusted
+  std::vector<uint64_t> generations;  // of each trusted member's newest superblock
+  uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };
 
-// Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of a newer format;
-// more than m devices missing or stale.
+// Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
+// a newer format; more than m devices missing or stale.
 Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices);
 
 // The newest valid copy on one device.

@@ -52,7 +52,8 @@ std::string Checker::Where(ChunkIndex chunk) const {
   if (volume == nullptr) {
     return "stripe " + std::to_string(stripe.value) + " (of no volume)";
   }
-  const uint64_t in_extent = (uint64_t{stripe.value % g.extent_stripes} * g.k() + g.IndexInStripe(chunk)) * g.chunk_bytes;
+  const uint64_t in_extent =
+      (uint64_t{stripe.value % g.extent_stripes} * g.k() + g.IndexInStripe(chunk)) * g.chunk_bytes;
   return "volume '" + volume->name + "' offset " +
          std::to_string(uint64_t{owner.logical} * g.extent_data_bytes() + in_extent);
 }
@@ -62,7 +63,8 @@ void Checker::CheckReferences() {
   std::vector<std::vector<bool>> seen(g.n, std::vector<bool>(g.slots, false));
   core_.state->ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {
     if (slot.value >= g.slots || seen[ssd.value][slot.value]) {
-      Problem(Device(ssd) + " slot " + std::to_string(slot.value) + " is referenced twice or does not exist");
+      Problem(Device(ssd) + " slot " + std::to_string(slot.value) +
+              " is referenced twice or does not exist");
       return;
     }
     seen[ssd.value][slot.value] = true;
@@ -71,14 +73,16 @@ void Checker::CheckReferences() {
     }
   });
   for (uint32_t s = 0; s < g.stripes; ++s) {
-    const bool owned = core_.state->volumes.OwnerOf(ExtentIndex(s / g.extent_stripes)).volume.value != 0;
+    const bool owned =
+        core_.state->volumes.OwnerOf(ExtentIndex(s / g.extent_stripes)).volume.value != 0;
     if (!owned && !core_.state->RowIsZero(StripeIndex(s))) {
       Problem("stripe " + std::to_string(s) + " has content and belongs to no volume");
     }
   }
 }
 
-Task<bool> Checker::CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into, std::string what) {
+Task<bool> Checker::CheckSlot(DeviceIndex ssd, RowWord word, std::span<std::byte> into,
+                              std::string what) {
   if (word.word.is_absent() || (word.word.has_slot() && !core_.members.live(ssd))) {
     co_return false;  // missing is not wrong: its redundancy is checked through the others
   }
@@ -106,7 +110,8 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
     content[i] = buffers[i].data();
   }
   for (uint32_t i = 0; i < g.n; ++i) {
-    const std::string what = i < g.k() ? Where(g.Chunk(stripe, i)) : "parity of stripe " + std::to_string(stripe.value);
+    const std::string what =
+        i < g.k() ? Where(g.Chunk(stripe, i)) : "parity of stripe " + std::to_string(stripe.value);
     Task<bool> checking = CheckSlot(g.SsdOf(stripe, i), words[i], buffers[i].span(), what);
     const bool good = co_await checking;
     bad |= good ? 0 : uint64_t{1} << i;
@@ -126,8 +131,8 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
     const bool readable = (bad >> (g.k() + j) & 1) == 0;
     ++report.parity_checked;
     if (readable && std::memcmp(parity[j], content[g.k() + j], g.chunk_bytes) != 0) {
-      Problem(Device(g.SsdOf(stripe, g.k() + j)) + ": parity of stripe " + std::to_string(stripe.value) +
-              " does not match its data");
+      Problem(Device(g.SsdOf(stripe, g.k() + j)) + ": parity of stripe " +
+              std::to_string(stripe.value) + " does not match its data");
     }
   }
   co_return OkStatus();
@@ -153,8 +158,8 @@ Task<Status> Checker::CheckLogStripe(LogStripeId id, uint64_t sequence) {
     const LogStripeMember& member = view.members[i];
     buffers.push_back(core_.pool.Get(g.chunk_bytes));
     content[i] = buffers[i].data();
-    Task<bool> checking =
-        CheckSlot(g.SsdOf(member.chunk), {member.word, member.crc}, buffers[i].span(), Where(member.chunk));
+    Task<bool> checking = CheckSlot(g.SsdOf(member.chunk), {member.word, member.crc},
+                                    buffers[i].span(), Where(member.chunk));
     const bool good = co_await checking;
     all = all && good;
   }
@@ -164,7 +169,8 @@ Task<Status> Checker::CheckLogStripe(LogStripeId id, uint64_t sequence) {
     computed.push_back(core_.pool.Get(g.chunk_bytes));
     parity[j] = computed[j].data();
   }
-  core_.code.Encode(std::span(content).first(view.members.size()), std::span(parity).first(g.m), g.chunk_bytes);
+  core_.code.Encode(std::span(content).first(view.members.size()), std::span(parity).first(g.m),
+                    g.chunk_bytes);
   const Buffer stored = core_.pool.Get(g.chunk_bytes);
   for (uint32_t j = 0; j < g.m; ++j) {
     if (!core_.members.live(g.LogDevice(j))) {
@@ -174,8 +180,8 @@ Task<Status> Checker::CheckLogStripe(LogStripeId id, uint64_t sequence) {
     Task<Status> reading = reader_.ReadLogChunk(j, view.place, view.log_crcs[j], stored.span());
     const Status status = co_await reading;
     if (!status.ok()) {
-      Problem("log" + std::to_string(j) + ": log chunk at place " + std::to_string(view.place) + ": " +
-              status.error().ToString());
+      Problem("log" + std::to_string(j) + ": log chunk at place " + std::to_string(view.place) +
+              ": " + status.error().ToString());
     } else if (all && std::memcmp(stored.data(), parity[j], g.chunk_bytes) != 0) {
       Problem("log" + std::to_string(j) + ": log chunk at place " + std::to_string(view.place) +
               " does not match its members");

@@ -83,12 +83,13 @@ uint64_t Checkpointer::ChooseSsds(uint64_t generation) const {
   return mask;
 }
 
-Task<Status> Checkpointer::WriteBatch(uint64_t block, std::span<const std::byte> pages, uint64_t ssd_mask,
-                                      IoKind kind) {
+Task<Status> Checkpointer::WriteBatch(uint64_t block, std::span<const std::byte> pages,
+                                      uint64_t ssd_mask, IoKind kind) {
   TaskGroup group(core_.loop);
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     if ((ssd_mask >> i & 1) != 0) {
-      group.Start(core_.members.WriteBytes(DeviceIndex(i), core_.geometry.MetadataOffset(block), pages, kind));
+      group.Start(core_.members.WriteBytes(DeviceIndex(i), core_.geometry.MetadataOffset(block),
+                                           pages, kind));
       core_.traffic.ssd_metadata_bytes += pages.size();
     }
   }
@@ -97,10 +98,11 @@ Task<Status> Checkpointer::WriteBatch(uint64_t block, std::span<const std::byte>
 }
 
 // Cuts a stream into pages from header.block on.
-Task<Status> Checkpointer::WriteStream(std::span<const std::byte> stream, PageHeader header, uint64_t ssd_mask,
-                                       IoKind kind) {
+Task<Status> Checkpointer::WriteStream(std::span<const std::byte> stream, PageHeader header,
+                                       uint64_t ssd_mask, IoKind kind) {
   while (!stream.empty()) {
-    const uint64_t pages = std::min<uint64_t>(kBatchBlocks, DivideUp(stream.size(), kPagePayloadBytes));
+    const uint64_t pages =
+        std::min<uint64_t>(kBatchBlocks, DivideUp(stream.size(), kPagePayloadBytes));
     Buffer batch = core_.pool.Get(pages * kBlockBytes);
     const uint64_t first_block = header.block;
     for (uint64_t i = 0; i < pages; ++i) {
@@ -120,7 +122,8 @@ Task<Status> Checkpointer::WriteStream(std::span<const std::byte> stream, PageHe
   co_return OkStatus();
 }
 
-CheckpointRoot Checkpointer::MakeRoot(const Appender::Position& position, const std::vector<std::byte>& stream,
+CheckpointRoot Checkpointer::MakeRoot(const Appender::Position& position,
+                                      const std::vector<std::byte>& stream,
                                       const CheckpointPointer& pointer, uint64_t run_block) const {
   CheckpointRoot root;
   root.epoch = position.epoch;
@@ -136,7 +139,8 @@ CheckpointRoot Checkpointer::MakeRoot(const Appender::Position& position, const 
   run.generation = pointer.generation;
   run.random = pointer.random;
   root.runs.push_back(run);
-  root.lifetime_counters = TrafficToCounters(AddTraffic(core_.lifetime_before, core_.CurrentTraffic()));
+  root.lifetime_counters =
+      TrafficToCounters(AddTraffic(core_.lifetime_before, core_.CurrentTraffic()));
   return root;
 }
 
@@ -151,15 +155,18 @@ Task<Result<CheckpointPointer>> Checkpointer::WritePages(const Appender::Positio
   const CheckpointRoot root = MakeRoot(position, stream, pointer, pointer.root_block + 1);
   const std::vector<std::byte> root_bytes = EncodeRoot(root);
   EPLOG_CHECK(root_bytes.size() <= kPagePayloadBytes, "a root fits one page");
-  EPLOG_CHECK(1 + root.runs[0].blocks <= core_.geometry.metadata_blocks / 2, "a checkpoint fits its half");
+  EPLOG_CHECK(1 + root.runs[0].blocks <= core_.geometry.metadata_blocks / 2,
+              "a checkpoint fits its half");
   pointer.root_crc = Crc32c(root_bytes);
 
-  PageHeader header{PageKind::kRun, pointer.generation, pointer.random, pointer.root_block + 1, 0, 0};
+  PageHeader header{
+      PageKind::kRun, pointer.generation, pointer.random, pointer.root_block + 1, 0, 0};
   Task<Status> run = WriteStream(stream, header, pointer.ssd_mask, IoKind::kCheckpointPage);
   Status status = co_await run;
   EPLOG_CO_TRY(status);
   header = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
-  Task<Status> write_root = WriteStream(root_bytes, header, pointer.ssd_mask, IoKind::kCheckpointRoot);
+  Task<Status> write_root =
+      WriteStream(root_bytes, header, pointer.ssd_mask, IoKind::kCheckpointRoot);
   status = co_await write_root;
   EPLOG_CO_TRY(status);
   Task<Status> flush = core_.members.FlushMask(pointer.ssd_mask);
@@ -214,7 +221,8 @@ void Checkpointer::Counts(const Appender::Position& position) {
   core_.space_changed.NotifyAll();
 }
 
-// ---------------------------------------------------------------------------------------------- loading
+// ----------------------------------------------------------------------------------------------
+// loading
 namespace {
 
 struct StreamPlace {
@@ -229,10 +237,12 @@ bool InArea(const Geometry& g, uint64_t first, uint64_t blocks) {
   return blocks != 0 && first < g.metadata_blocks && blocks <= g.metadata_blocks - first;
 }
 
-bool IsPage(const Core& core, std::span<const std::byte> page, const StreamPlace& place, uint32_t index) {
+bool IsPage(const Core& core, std::span<const std::byte> page, const StreamPlace& place,
+            uint32_t index) {
   const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
   return header.ok() && header->kind == place.kind && header->generation == place.generation &&
-         header->random == place.random && header->block == place.first_block + index && header->index == index;
+         header->random == place.random && header->block == place.first_block + index &&
+         header->index == index;
 }
 
 // Page `index` into `page`, from whichever SSD of the mask has it whole.
@@ -253,9 +263,10 @@ Task<bool> ReadPage(Core& core, uint64_t ssd_mask, const StreamPlace& place, uin
   co_return false;
 }
 
-// The payloads of contiguous pages: in large reads from the first live SSD of the mask, and any page that is not
-// whole there from another one.
-Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, StreamPlace place, uint32_t crc) {
+// The payloads of contiguous pages: in large reads from the first live SSD of the mask, and any
+// page that is not whole there from another one.
+Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, StreamPlace place,
+                                                uint32_t crc) {
   std::vector<std::byte> stream;
   const uint64_t live = ssd_mask & core.members.live_mask();
   if (live == 0 || !InArea(core.geometry, place.first_block, place.blocks)) {
@@ -277,7 +288,8 @@ Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, S
         good = co_await reading;
       }
       if (!good) {
-        co_return Fail(ErrorCode::kCorrupt, "a page of the newest checkpoint cannot be read from any SSD");
+        co_return Fail(ErrorCode::kCorrupt,
+                       "a page of the newest checkpoint cannot be read from any SSD");
       }
       const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
       const auto payload = page.subspan(kPageHeaderBytes, header->payload_bytes);
@@ -292,9 +304,10 @@ Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, S
 
 }  // namespace
 
-Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer, State& state) {
-  const StreamPlace root_place{PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block,
-                               pointer.root_blocks};
+Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
+                                            State& state) {
+  const StreamPlace root_place{PageKind::kRoot, pointer.generation, pointer.random,
+                               pointer.root_block, pointer.root_blocks};
   Task<Result<std::vector<std::byte>>> read_root =
       ReadStream(core, pointer.ssd_mask, root_place, pointer.root_crc);
   Result<std::vector<std::byte>> root_bytes = co_await read_root;
@@ -302,11 +315,14 @@ Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer&
   Result<CheckpointRoot> root = DecodeRoot(*root_bytes);
   EPLOG_CO_TRY(root);
   if (root->runs.size() != 1 || !root->runs[0].full) {
-    co_return Fail(ErrorCode::kUnsupported, "the checkpoint is incremental: written by a newer version of eplog");
+    co_return Fail(ErrorCode::kUnsupported,
+                   "the checkpoint is incremental: written by a newer version of eplog");
   }
   const RunDescriptor& run = root->runs[0];
-  const StreamPlace run_place{PageKind::kRun, run.generation, run.random, run.first_block, run.blocks};
-  Task<Result<std::vector<std::byte>>> read_run = ReadStream(core, run.ssd_mask, run_place, run.stream_crc);
+  const StreamPlace run_place{PageKind::kRun, run.generation, run.random, run.first_block,
+                              run.blocks};
+  Task<Result<std::vector<std::byte>>> read_run =
+      ReadStream(core, run.ssd_mask, run_place, run.stream_crc);
   Result<std::vector<std::byte>> stream = co_await read_run;
   EPLOG_CO_TRY(stream);
   Status decoded = DecodeState(*stream, state);

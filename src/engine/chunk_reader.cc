@@ -13,7 +13,8 @@ namespace eplog {
 namespace {
 
 tl::unexpected<Error> Beyond(const std::string& what) {
-  return Fail(ErrorCode::kTooManyFailures, what + " cannot be read: more chunks are lost than parity can replace");
+  return Fail(ErrorCode::kTooManyFailures,
+              what + " cannot be read: more chunks are lost than parity can replace");
 }
 
 // Runs one read of several and notes in `mask` whether it failed.
@@ -50,7 +51,8 @@ void ChunkReader::Blame(DeviceIndex device, const Error& error) {
   }
 }
 
-Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, std::span<std::byte> into) {
+Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
+                                   std::span<std::byte> into) {
   if (word.is_zero()) {
     std::memset(into.data(), 0, into.size());
     co_return OkStatus();
@@ -74,7 +76,8 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
   co_return OkStatus();
 }
 
-Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc, std::span<std::byte> into) {
+Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
+                                       std::span<std::byte> into) {
   const DeviceIndex log = core_.geometry.LogDevice(j);
   Task<Status> read = ReadLog(core_.members, core_.geometry, log, place, into);
   Status status = co_await read;
@@ -117,7 +120,8 @@ Task<Status> ChunkReader::DecodeLatest(ChunkIndex chunk, std::span<std::byte> in
   co_return co_await decode;
 }
 
-Task<Status> ChunkReader::DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into) {
+Task<Status> ChunkReader::DecodePending(ChunkIndex chunk, LogStripeId id,
+                                        std::span<std::byte> into) {
   const LogStripeView view = core_.state->pending.View(id);
   Pins pins(core_);
   std::vector<Buffer> buffers;
@@ -181,7 +185,8 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
   for (uint32_t i = 0; i < g.n; ++i) {
     if (i >= g.k()) {
       parity.push_back(core_.pool.Get(g.chunk_bytes));
-      Task<Status> read = ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, parity.back().span());
+      Task<Status> read =
+          ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, parity.back().span());
       group.Start(NoteFailure(std::move(read), bad, i));
     }
     chunks[i] = i < g.k() ? data[i].data() : parity.back().data();
@@ -194,13 +199,14 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
   }
   const uint64_t data_mask = (uint64_t{1} << g.k()) - 1;
   const uint64_t all = (uint64_t{1} << g.n) - 1;
-  const Status decoded =
-      core_.code.Decode(g.k(), std::span(chunks).first(g.n), all & ~bad, bad & data_mask, g.chunk_bytes);
+  const Status decoded = core_.code.Decode(g.k(), std::span(chunks).first(g.n), all & ~bad,
+                                           bad & data_mask, g.chunk_bytes);
   if (!decoded.ok()) {
     co_return Beyond("stripe " + std::to_string(stripe.value));
   }
   for (uint32_t i = 0; i < g.k(); ++i) {
-    const bool wrong = !words[i].word.is_zero() && (bad >> i & 1) != 0 && Crc32c(data[i]) != words[i].crc;
+    const bool wrong =
+        !words[i].word.is_zero() && (bad >> i & 1) != 0 && Crc32c(data[i]) != words[i].crc;
     if (wrong) {
       co_return Beyond("stripe " + std::to_string(stripe.value));
     }
@@ -208,7 +214,8 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
   co_return OkStatus();
 }
 
-Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view, std::span<const std::span<std::byte>> data,
+Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view,
+                                        std::span<const std::span<std::byte>> data,
                                         uint64_t* rebuilt) {
   const Geometry& g = core_.geometry;
   const auto d = static_cast<uint32_t>(view.members.size());
@@ -238,8 +245,8 @@ Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view, std::span<con
   }
   const uint64_t all = (uint64_t{1} << (d + g.m)) - 1;
   const uint64_t members = (uint64_t{1} << d) - 1;
-  const Status decoded =
-      core_.code.Decode(d, std::span(chunks).first(d + g.m), all & ~bad, bad & members, g.chunk_bytes);
+  const Status decoded = core_.code.Decode(d, std::span(chunks).first(d + g.m), all & ~bad,
+                                           bad & members, g.chunk_bytes);
   if (!decoded.ok()) {
     co_return Beyond("the log stripe at place " + std::to_string(view.place));
   }

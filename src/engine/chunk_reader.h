@@ -1,5 +1,6 @@
-// ChunkReader: the content of chunks, verified (P5). What is wrong or unreadable is decoded: a pending chunk through
-// its log stripe, a committed one through its row with the old versions of its peers.
+// ChunkReader: the content of chunks, verified (P5). What is wrong or unreadable is decoded: a
+// pending chunk through its log stripe, a committed one through its row with the old versions of
+// its peers.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +40,14 @@ class ChunkReader {
   // One slot, checked against its CRC. kCorrupt, kIo or kDeviceFailed if it cannot be had directly.
   Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, std::span<std::byte> into);
 
-  // All k data chunks of a row whose words are given (n of them; pinned by the caller), decoding what is missing.
-  // data[i] is written. `rebuilt`, if given, gets the positions (data and parity) that were not readable.
-  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words, std::span<const std::span<std::byte>> data,
-                       uint64_t* rebuilt = nullptr);
+  // All k data chunks of a row whose words are given (n of them; pinned by the caller), decoding
+  // what is missing. data[i] is written. `rebuilt`, if given, gets the positions (data and parity)
+  // that were not readable.
+  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words,
+                       std::span<const std::span<std::byte>> data, uint64_t* rebuilt = nullptr);
 
-  // All members of a log stripe, decoding what is missing (pinned by the caller). `rebuilt`: bits 0 ... members-1,
-  // then log devices. Chunks are written to data[i].
+  // All members of a log stripe, decoding what is missing (pinned by the caller). `rebuilt`: bits 0
+  // ... members-1, then log devices. Chunks are written to data[i].
   Task<Status> ReadLogStripe(const LogStripeView& view, std::span<const std::span<std::byte>> data,
                              uint64_t* rebuilt = nullptr);
 

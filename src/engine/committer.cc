@@ -66,15 +66,16 @@ Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
 bool Committer::HaveSlots() const {
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     const DeviceIndex ssd(i);
-    if (core_.members.live(ssd) && !core_.space.CanClaim(ssd, SlotUse::kCommit, core_.geometry.commit_width())) {
+    if (core_.members.live(ssd) &&
+        !core_.space.CanClaim(ssd, SlotUse::kCommit, core_.geometry.commit_width())) {
       return false;
     }
   }
   return true;
 }
 
-// The foreground leaves commit_width slots on each SSD. What an earlier batch took of them comes back once what it
-// freed is covered by a stable mark, or when a read lets go of its pin.
+// The foreground leaves commit_width slots on each SSD. What an earlier batch took of them comes
+// back once what it freed is covered by a stable mark, or when a read lets go of its pin.
 Task<Status> Committer::WaitForSlots() {
   while (!HaveSlots()) {
     Status status = core_.Running();
@@ -150,7 +151,8 @@ bool Committer::TakeVersions(Install& install) {
     if (pending && pending->version <= flusher_.stable()) {
       install.words[i] = {pending->word, pending->crc};
       install.pins.Add(g.SsdOf(install.stripe, i), pending->word);
-      row.changes.push_back({static_cast<uint8_t>(i), pending->word, pending->crc, pending->version});
+      row.changes.push_back(
+          {static_cast<uint8_t>(i), pending->word, pending->crc, pending->version});
     }
   }
   const bool any = !row.changes.empty();
@@ -184,8 +186,9 @@ Task<Status> Committer::Prepare(Install& install) {
   co_return OkStatus();
 }
 
-// Each data chunk in the version that the new row names. What cannot be read directly is decoded: a taken version
-// through its log stripe, any other through the row as it is now, with the old versions of its peers.
+// Each data chunk in the version that the new row names. What cannot be read directly is decoded: a
+// taken version through its log stripe, any other through the row as it is now, with the old
+// versions of its peers.
 Task<Status> Committer::ReadVersions(Install& install, std::span<const std::span<std::byte>> data) {
   const Geometry& g = core_.geometry;
   uint64_t bad = 0;
@@ -216,7 +219,8 @@ Task<Status> Committer::ReadVersions(Install& install, std::span<const std::span
   co_return OkStatus();
 }
 
-Task<Status> Committer::ReadVersion(Install& install, uint32_t index, std::span<std::byte> into, uint64_t& bad) {
+Task<Status> Committer::ReadVersion(Install& install, uint32_t index, std::span<std::byte> into,
+                                    uint64_t& bad) {
   const Geometry& g = core_.geometry;
   const RowWord word = install.words[index];
   Task<Status> read = reader_.ReadSlot(g.SsdOf(install.stripe, index), word.word, word.crc, into);
@@ -230,7 +234,8 @@ Task<Status> Committer::ReadVersion(Install& install, uint32_t index, std::span<
     bad |= uint64_t{1} << index;
     co_return OkStatus();
   }
-  // A taken version. Its log stripe is live until our install is applied, unless a newer write superseded it.
+  // A taken version. Its log stripe is live until our install is applied, unless a newer write
+  // superseded it.
   const auto pending = core_.state->pending.Find(chunk);
   if (!pending || RowWord{pending->word, pending->crc} != word) {
     co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
@@ -273,7 +278,8 @@ Task<Status> Committer::WriteParity(Install& install, std::span<const std::span<
     const DeviceIndex ssd = g.SsdOf(install.stripe, g.k() + j);
     SlotWord word = SlotWord::Absent();
     if (core_.members.live(ssd)) {
-      EPLOG_CHECK(core_.space.CanClaim(ssd, SlotUse::kCommit), "section 5: no slot is left for commit");
+      EPLOG_CHECK(core_.space.CanClaim(ssd, SlotUse::kCommit),
+                  "section 5: no slot is left for commit");
       word = SlotWord::At(core_.space.Claim(ssd));
       SlotWord place = word;
       if (core_.canary(Canary::kParityInPlace) && install.old_words[g.k() + j].word.has_slot()) {
@@ -281,7 +287,8 @@ Task<Status> Committer::WriteParity(Install& install, std::span<const std::span<
         core_.space.Unclaim(ssd, word.slot());
         word = place;
       }
-      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(place.slot()), buffers[j].span(), IoKind::kParity));
+      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(place.slot()), buffers[j].span(),
+                                           IoKind::kParity));
       core_.traffic.ssd_parity_bytes += g.chunk_bytes;
     }
     AddParityWord(install, g.k() + j, {word, Crc32c(buffers[j].span())});

@@ -1,5 +1,6 @@
-// Core: what all parts of one open array share. Plain data and small services; the parts (appender, flusher,
-// committer ...) hold a reference to it and to each other. One thread owns everything here.
+// Core: what all parts of one open array share. Plain data and small services; the parts (appender,
+// flusher, committer ...) hold a reference to it and to each other. One thread owns everything
+// here.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +55,8 @@ struct Core {
   OpenOptions options;
   EngineHooks no_hooks;
   EngineHooks& hooks;
-  Superblock identity;  // array UUID, geometry, name, journal mode; its per-device fields mean nothing here
+  Superblock identity;  // array UUID, geometry, name, journal mode; its per-device fields mean
+                        // nothing here
   const Geometry& geometry;
   BufferPool pool;
   MemberSet members;
@@ -69,8 +71,8 @@ struct Core {
   Event space_changed;  // slots or log room may have become free
   Event kick;           // the keeper should look whether something is due or short
 
-  // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way that this life
-  // cannot go on with. Reads still work where they can; reopening recovers.
+  // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way
+  // that this life cannot go on with. Reads still work where they can; reopening recovers.
   std::optional<Error> stop_error;
   Event stopped;
 
@@ -110,7 +112,8 @@ struct Core {
     }
     return lost;
   }
-  // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not there.
+  // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not
+  // there.
   [[nodiscard]] bool rings_before_ack() const {
     return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) || lost_logs() != 0;
   }

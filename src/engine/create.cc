@@ -24,11 +24,13 @@ Uuid RandomUuid(Random& random) {
   return uuid;
 }
 
-Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>& logs, const CreateOptions& options) {
+Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>& logs,
+                    const CreateOptions& options) {
   if (logs.size() != options.parity) {
-    return Fail(ErrorCode::kInvalidArgument, "parity " + std::to_string(options.parity) + " needs exactly " +
-                                                 std::to_string(options.parity) + " log devices, not " +
-                                                 std::to_string(logs.size()));
+    return Fail(ErrorCode::kInvalidArgument,
+                "parity " + std::to_string(options.parity) + " needs exactly " +
+                    std::to_string(options.parity) + " log devices, not " +
+                    std::to_string(logs.size()));
   }
   if (options.name.size() > 63) {
     return Fail(ErrorCode::kInvalidArgument, "an array's name has at most 63 bytes");
@@ -59,10 +61,11 @@ Task<Status> RefuseMembers(const std::vector<Device*>& devices) {
     const Result<Superblock> superblock = co_await reading;
     const bool ours = superblock.ok() || superblock.error().code == ErrorCode::kUnsupported;
     if (ours) {
-      co_return Fail(ErrorCode::kExists,
-                     device->name() + " already is a member of an array" +
-                         (superblock.ok() ? " (" + UuidToString(superblock->array_uuid) + ")" : "") +
-                         "; --force overwrites it");
+      co_return Fail(
+          ErrorCode::kExists,
+          device->name() + " already is a member of an array" +
+              (superblock.ok() ? " (" + UuidToString(superblock->array_uuid) + ")" : "") +
+              "; --force overwrites it");
     }
   }
   co_return OkStatus();
@@ -74,7 +77,8 @@ Task<Status> WipeSuperblocks(Core& core) {
   TaskGroup group(core.loop);
   for (uint8_t i = 0; i < core.geometry.devices(); ++i) {
     for (const uint64_t offset : kSuperblockCopyOffset) {
-      group.Start(core.members.WriteBytes(DeviceIndex(i), offset, zeros.span(), IoKind::kSuperblock));
+      group.Start(
+          core.members.WriteBytes(DeviceIndex(i), offset, zeros.span(), IoKind::kSuperblock));
     }
   }
   Task<Status> all = group.Wait();
@@ -100,7 +104,8 @@ Superblock NewSuperblock(const Geometry& geometry, const CreateOptions& options,
 
 }  // namespace
 
-Result<Geometry> PlanArray(uint64_t ssds, uint64_t ssd_bytes, uint64_t log_bytes, const CreateOptions& options) {
+Result<Geometry> PlanArray(uint64_t ssds, uint64_t ssd_bytes, uint64_t log_bytes,
+                           const CreateOptions& options) {
   GeometryRequest request;
   request.n = static_cast<uint32_t>(std::min<uint64_t>(ssds, UINT32_MAX));
   request.m = options.parity;
@@ -117,7 +122,8 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
                            CreateOptions options) {
   Status checked = CheckDevices(ssds, logs, options);
   EPLOG_CO_TRY(checked);
-  Result<Geometry> geometry = PlanArray(ssds.size(), SmallestSize(ssds), SmallestSize(logs), options);
+  Result<Geometry> geometry =
+      PlanArray(ssds.size(), SmallestSize(ssds), SmallestSize(logs), options);
   EPLOG_CO_TRY(geometry);
   std::vector<Device*> devices = ssds;
   devices.insert(devices.end(), logs.begin(), logs.end());
@@ -140,7 +146,8 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   Status status = co_await wiping;
   EPLOG_CO_TRY(status);
   const Appender::Position start{superblock.epoch, 0, 0};
-  Task<Result<CheckpointPointer>> writing = checkpointer.WritePages(start, EncodeState(*core.state));
+  Task<Result<CheckpointPointer>> writing =
+      checkpointer.WritePages(start, EncodeState(*core.state));
   Result<CheckpointPointer> pointer = co_await writing;
   EPLOG_CO_TRY(pointer);
   superblocks.SetCheckpoint(*pointer);

@@ -99,9 +99,11 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
     dirty &= own_ssds;
   }
   if (core_.canary(Canary::kRingUnflushed)) {
-    ring_mask &= ~(ring_mask & (ring_mask - 1));  // forgets all but one of the SSDs with ring blocks
+    ring_mask &=
+        ~(ring_mask & (ring_mask - 1));  // forgets all but one of the SSDs with ring blocks
   }
-  Task<Status> flush = core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask());
+  Task<Status> flush =
+      core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask());
   Status status = co_await flush;
   EPLOG_CO_TRY(status);
   flushed_ = std::max(flushed_, target);

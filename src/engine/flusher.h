@@ -1,7 +1,7 @@
 // Flusher: makes prefixes of the log stable (I4) and lets go of what waited for that (I1).
 //
-// One flush is at work at a time; everybody who waits meanwhile shares the next one, so that many fsyncs cost one
-// ring block and one round of device flushes.
+// One flush is at work at a time; everybody who waits meanwhile shares the next one, so that many
+// fsyncs cost one ring block and one round of device flushes.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,13 @@ class Flusher {
   };
   void Applied(UnstableEntry entry);
 
-  // Until everything up to `sequence` (applied already) is durable: stable with `rings`; without them (mode `log`)
-  // flushed but not stable. `own_ssds` is used by a canary of the tests only.
+  // Until everything up to `sequence` (applied already) is durable: stable with `rings`; without
+  // them (mode `log`) flushed but not stable. `own_ssds` is used by a canary of the tests only.
   Task<Status> FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds = 0);
   // The engine's own flush: everything that is applied, stable.
   Task<Status> FlushAll();
-  // The same, then a mark that covers it, stable too: slots freed by what is applied now are free afterwards (I1).
+  // The same, then a mark that covers it, stable too: slots freed by what is applied now are free
+  // afterwards (I1).
   Task<Status> FlushAndMark();
 
   [[nodiscard]] uint64_t stable() const { return stable_; }

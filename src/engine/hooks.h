@@ -1,7 +1,7 @@
 // What tests may see and break. Given to an array through OpenOptions::hooks; empty in production.
 //
-// `before_io` sees every request to a member just before it is submitted, so that a simulation can count and
-// strike by kind. A Canary is one broken rule, to prove that the torture would notice.
+// `before_io` sees every request to a member just before it is submitted, so that a simulation can
+// count and strike by kind. A Canary is one broken rule, to prove that the torture would notice.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +40,12 @@ struct EngineHooks {
   // Coverage, counted by the engine.
   uint64_t log_wraps = 0;
   uint64_t ring_wraps = 0;
-  uint64_t slot_reuses = 0;      // a slot was allocated that an earlier life or version had used
-  uint64_t recovery_repairs = 0;   // chunks, headers and log chunks put back
+  uint64_t slot_reuses = 0;       // a slot was allocated that an earlier life or version had used
+  uint64_t recovery_repairs = 0;  // chunks, headers and log chunks put back
   uint64_t recovery_cut_entries = 0;  // entries found after the cut and dropped
   uint64_t recovery_checkpoints = 0;  // a checkpoint of the cut took the place of the first entry
-  uint64_t decoded_chunks = 0;   // reads answered from redundancy
-  uint64_t space_waits = 0;      // writes that waited for slots or log room
+  uint64_t decoded_chunks = 0;        // reads answered from redundancy
+  uint64_t space_waits = 0;           // writes that waited for slots or log room
 };
 
 }  // namespace eplog

@@ -27,8 +27,8 @@ bool Keeper::SlotsShort() const {
 }
 
 bool Keeper::RingsShort() const {
-  const uint64_t all = (core_.geometry.ring_blocks - JournalRings::kReserveBlocks) * core_.geometry.n /
-                       (1 + core_.lost_logs());
+  const uint64_t all = (core_.geometry.ring_blocks - JournalRings::kReserveBlocks) *
+                       core_.geometry.n / (1 + core_.lost_logs());
   return core_.rings.Room(JournalRings::kReserveBlocks) * 4 < all || appender_.RingShort();
 }
 
@@ -44,7 +44,8 @@ bool Keeper::FlushDue() const {
 // Something freed waits for a covering mark, and no entry carries one yet.
 bool Keeper::MarkDue() const {
   const uint64_t waiting = core_.space.newest_waiting().value_or(0);
-  return waiting > flusher_.covered() && waiting <= flusher_.stable() && appender_.newest_mark() < waiting;
+  return waiting > flusher_.covered() && waiting <= flusher_.stable() &&
+         appender_.newest_mark() < waiting;
 }
 
 void Keeper::Start() {
@@ -85,10 +86,12 @@ Task<void> Keeper::Stability() {
 Task<void> Keeper::Space() {
   while (!stopping_ && !core_.stop_error) {
     if (LogShort() || SlotsShort()) {
-      const uint64_t before = appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
+      const uint64_t before =
+          appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
       Task<Status> room = MakeRoom();
       const Status status = co_await room;
-      const uint64_t after = appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
+      const uint64_t after =
+          appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
       if (before == after || !status.ok()) {
         // Nothing to gain at the moment: what holds the space is still in somebody's hands.
         co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
@@ -113,7 +116,8 @@ Task<Status> Keeper::FlushAndCheckpoint() {
 }
 
 uint64_t Keeper::BlocksABatch() const {
-  const size_t installs = (kMaxEntryHeaderBytes - kEntryFixedBytes) / MaxRowRecordBytes(core_.geometry.n);
+  const size_t installs =
+      (kMaxEntryHeaderBytes - kEntryFixedBytes) / MaxRowRecordBytes(core_.geometry.n);
   return DivideUp(core_.geometry.commit_width(), installs);
 }
 
@@ -121,16 +125,17 @@ uint64_t Keeper::LogBlocksFor(size_t stripes) const {
   return DivideUp(stripes, core_.geometry.commit_width()) * BlocksABatch();
 }
 
-// A pass may append only so much that the part of the log closed to the foreground is enough for it; a batch may need
-// a mark before it.
+// A pass may append only so much that the part of the log closed to the foreground is enough for
+// it; a batch may need a mark before it.
 size_t Keeper::StripesThatFitReserve() const {
   const uint64_t blocks = std::max<uint64_t>(1, (core_.geometry.log_reserve_blocks() - 4) / 2);
   return std::max<uint64_t>(1, blocks / BlocksABatch()) * core_.geometry.commit_width();
 }
 
 std::vector<StripeIndex> Keeper::ChooseStripes(bool log_short) const {
-  const size_t enough = log_short ? SIZE_MAX : std::max<size_t>(core_.geometry.commit_width(),
-                                                               core_.geometry.reserve_slots() / 4);
+  const size_t enough = log_short ? SIZE_MAX
+                                  : std::max<size_t>(core_.geometry.commit_width(),
+                                                     core_.geometry.reserve_slots() / 4);
   // For log room: the older half of what lies in the log.
   const uint64_t before = log_short ? appender_.log_tail() + appender_.log_used() / 2 : UINT64_MAX;
   return committer_.OldestStripes(std::min(enough, StripesThatFitReserve()), before);

@@ -1,8 +1,10 @@
-// Keeper: the background work that keeps an array going (sections 5 and 7), in two tasks that must not wait for each
-// other:
-//   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no append, so that an
+// Keeper: the background work that keeps an array going (sections 5 and 7), in two tasks that must
+// not wait for each other:
+//   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no
+//   append, so that an
 //              append may wait for it.
-//   Space:     parity commit when log or slots run short, marks that let freed slots go, checkpoints for the log. Its
+//   Space:     parity commit when log or slots run short, marks that let freed slots go,
+//   checkpoints for the log. Its
 //              commits append, and so may wait for Stability.
 #pragma once
 
@@ -20,8 +22,8 @@ namespace eplog {
 
 class Keeper {
  public:
-  Keeper(Core& core, Appender& appender, Flusher& flusher, Committer& committer, Checkpointer& checkpointer,
-         Admission& admission)
+  Keeper(Core& core, Appender& appender, Flusher& flusher, Committer& committer,
+         Checkpointer& checkpointer, Admission& admission)
       : core_(core),
         appender_(appender),
         flusher_(flusher),

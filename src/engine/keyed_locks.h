@@ -1,7 +1,8 @@
-// Mutual exclusion by key between coroutines: one lock a chunk, one a row. An unlocked key costs nothing.
+// Mutual exclusion by key between coroutines: one lock a chunk, one a row. An unlocked key costs
+// nothing.
 //
-// Order, so that nobody waits in a circle: space first (Admission), then rows in ascending order, then chunks in
-// ascending order.
+// Order, so that nobody waits in a circle: space first (Admission), then rows in ascending order,
+// then chunks in ascending order.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ class KeyedLocks {
    public:
     Guard() = default;
     Guard(KeyedLocks* locks, uint64_t key) : locks_(locks), key_(key) {}
-    Guard(Guard&& other) noexcept : locks_(std::exchange(other.locks_, nullptr)), key_(other.key_) {}
+    Guard(Guard&& other) noexcept
+        : locks_(std::exchange(other.locks_, nullptr)), key_(other.key_) {}
     Guard& operator=(Guard&& other) noexcept {
       std::swap(locks_, other.locks_);
       std::swap(key_, other.key_);

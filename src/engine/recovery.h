@@ -1,5 +1,5 @@
-// Recovery (I8): from the newest checkpoint and the log to the state that every flush promised, first in RAM
-// (Analyse), then on disk (Repair, which may crash anywhere and be repeated).
+// Recovery (I8): from the newest checkpoint and the log to the state that every flush promised,
+// first in RAM (Analyse), then on disk (Repair, which may crash anywhere and be repeated).
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,19 @@ class Recovery {
         log_(core.members, core.geometry, core.identity.array_uuid, core.pool),
         newest_epoch_(assembly.highest_epoch) {}
 
-  // Loads, joins, verifies and cuts: afterwards core.state is the state at `cut`, and core.space and core.rings
-  // know what is taken. Writes nothing.
+  // Loads, joins, verifies and cuts: afterwards core.state is the state at `cut`, and core.space
+  // and core.rings know what is taken. Writes nothing.
   Task<Status> Analyse();
 
-  // Makes it so on disk under a new epoch, up to where the array may open. `superblocks` and `checkpointer` are those
-  // of the new life.
+  // Makes it so on disk under a new epoch, up to where the array may open. `superblocks` and
+  // `checkpointer` are those of the new life.
   Task<Status> Repair(Superblocks& superblocks, Checkpointer& checkpointer);
 
   // For a read-only opening: what Repair would write to slots and log is seen by reads from now on.
   void MendInRam();
 
-  // Where the log goes on, after Analyse: the cut; after Repair: behind the new epoch's first entry.
+  // Where the log goes on, after Analyse: the cut; after Repair: behind the new epoch's first
+  // entry.
   [[nodiscard]] const Appender::Position& position() const { return position_; }
   [[nodiscard]] const Epoch& epoch() const { return epoch_; }
   [[nodiscard]] uint64_t checkpoint_sequence() const { return checkpoint_.sequence; }

@@ -17,7 +17,8 @@ constexpr uint64_t kRingBatchBlocks = 256;
 }  // namespace
 
 Task<Status> Recovery::Analyse() {
-  Task<Result<CheckpointRoot>> loading = LoadCheckpoint(core_, assembly_.winner.checkpoint, *core_.state);
+  Task<Result<CheckpointRoot>> loading =
+      LoadCheckpoint(core_, assembly_.winner.checkpoint, *core_.state);
   Result<CheckpointRoot> root = co_await loading;
   EPLOG_CO_TRY(root);
   root_ = std::move(*root);
@@ -90,14 +91,15 @@ void Recovery::NoteRingBlock(DeviceIndex ssd, const RingBlock& block) {
   ring_blocks_.push_back(std::move(found));
 }
 
-// An entry fits its predecessor if it has the next sequence in the same epoch, or is an epoch's first and names what
-// it follows.
+// An entry fits its predecessor if it has the next sequence in the same epoch, or is an epoch's
+// first and names what it follows.
 bool Recovery::FitsAfter(const EntryHeader& header, const Appender::Position& at) const {
   if (header.sequence != at.sequence + 1 || header.place != at.place) {
     return false;
   }
   return core_.canary(Canary::kNoEpochJoin) || header.epoch == at.epoch ||
-         (header.first_of_epoch && header.follows_epoch == at.epoch && header.follows_sequence == at.sequence);
+         (header.first_of_epoch && header.follows_epoch == at.epoch &&
+          header.follows_sequence == at.sequence);
 }
 
 Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Position& at) {
@@ -113,7 +115,8 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
     Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, at.place);
     const std::optional<EntryHeader> header = co_await reading;
     if (log_.met_unknown()) {  // not a tail to be cut
-      co_return Fail(ErrorCode::kUnsupported, "the log holds an entry written by a newer version of eplog; use that one");
+      co_return Fail(ErrorCode::kUnsupported,
+                     "the log holds an entry written by a newer version of eplog; use that one");
     }
     if (header) {
       consider(*header);
@@ -231,7 +234,8 @@ Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
   for (size_t i = 0; i < d; ++i) {
     const DeviceIndex ssd = g.SsdOf(view.members[i].chunk);
     if ((bad >> i & 1) != 0 && view.members[i].word.has_slot() && core_.members.live(ssd)) {
-      mends_.push_back({ssd, false, g.SlotOffset(view.members[i].word.slot()), std::move(buffers[i])});
+      mends_.push_back(
+          {ssd, false, g.SlotOffset(view.members[i].word.slot()), std::move(buffers[i])});
     }
   }
   for (uint32_t j = 0; j < g.m; ++j) {
@@ -315,12 +319,14 @@ Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {
   return block;
 }
 
-// An entry of any epoch with a mark beyond the cut proves that something stable is missing: damage, not a tail.
+// An entry of any epoch with a mark beyond the cut proves that something stable is missing: damage,
+// not a tail.
 Task<Status> Recovery::CheckDamage() {
   uint64_t newest_mark = newest_ring_mark_;
   const Geometry& g = core_.geometry;
   const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
-  const uint64_t far = std::min(g.log_blocks, Appender::kMaxUnstableBytes / kBlockBytes + longest_entry);
+  const uint64_t far =
+      std::min(g.log_blocks, Appender::kMaxUnstableBytes / kBlockBytes + longest_entry);
   for (uint32_t j = 0; j < g.m; ++j) {
     for (uint64_t place = position_.place; place < position_.place + far; ++place) {
       Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
@@ -332,10 +338,11 @@ Task<Status> Recovery::CheckDamage() {
     }
   }
   if (newest_mark > position_.sequence) {
-    co_return Fail(ErrorCode::kCorrupt,
-                   "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
-                       " cannot be found or verified, yet entries up to " + std::to_string(newest_mark) +
-                       " had been made durable; bring back missing members");
+    co_return Fail(ErrorCode::kCorrupt, "the log is damaged: entry " +
+                                            std::to_string(position_.sequence + 1) +
+                                            " cannot be found or verified, yet entries up to " +
+                                            std::to_string(newest_mark) +
+                                            " had been made durable; bring back missing members");
   }
   co_return OkStatus();
 }
@@ -346,22 +353,26 @@ void Recovery::MendInRam() {
       core_.members.Overlay(mend.device, mend.at, std::move(mend.bytes));
       continue;
     }
-    for (size_t done = 0; done < mend.bytes.size(); done += kBlockBytes) {  // by block: the log may wrap inside
+    for (size_t done = 0; done < mend.bytes.size();
+         done += kBlockBytes) {  // by block: the log may wrap inside
       Buffer block = core_.pool.Get(kBlockBytes);
       std::memcpy(block.data(), mend.bytes.data() + done, kBlockBytes);
-      core_.members.Overlay(mend.device, core_.geometry.LogOffset(mend.at + done / kBlockBytes), std::move(block));
+      core_.members.Overlay(mend.device, core_.geometry.LogOffset(mend.at + done / kBlockBytes),
+                            std::move(block));
     }
   }
   mends_.clear();
 }
 
 void Recovery::TakeSpace() {
-  core_.state->ForEachSlot([this](DeviceIndex ssd, SlotIndex slot) { core_.space.MarkUsed(ssd, slot); });
+  core_.state->ForEachSlot(
+      [this](DeviceIndex ssd, SlotIndex slot) { core_.space.MarkUsed(ssd, slot); });
   for (const FoundBlock& block : ring_blocks_) {
-    const bool needed = std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {
-      const uint64_t index = header.first - checkpoint_.sequence - 1;
-      return index < chain_.size() && chain_[index].epoch == header.second;
-    });
+    const bool needed =
+        std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {
+          const uint64_t index = header.first - checkpoint_.sequence - 1;
+          return index < chain_.size() && chain_[index].epoch == header.second;
+        });
     core_.rings.NoteBlock(block.ssd, block.number, block.last_sequence, needed);
   }
 }

@@ -1,5 +1,5 @@
-// The writing half of recovery: under a new epoch, everything that was kept gets all its copies back, then the new
-// epoch's first entry takes the cut place.
+// The writing half of recovery: under a new epoch, everything that was kept gets all its copies
+// back, then the new epoch's first entry takes the cut place.
 
 #include <algorithm>
 
@@ -16,7 +16,8 @@ constexpr size_t kMendsAtOnce = 32;
 
 Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpointer) {
   const bool late = core_.canary(Canary::kSuperblockLate);
-  // With I11 kept no header can be newer than every superblock; the canary breaks that, and must then not be helped.
+  // With I11 kept no header can be newer than every superblock; the canary breaks that, and must
+  // then not be helped.
   const uint64_t newest = late ? assembly_.highest_epoch : newest_epoch_;
   epoch_ = {newest + 1, core_.random.Next()};
   std::vector<MemberEntry> members = superblocks.current().members;
@@ -78,10 +79,12 @@ Task<Status> Recovery::WriteMends() {
     if (mend.log) {
       core_.traffic.log_header_bytes += mend.bytes.size();
       std::vector<iovec> parts = {{mend.bytes.data(), mend.bytes.size()}};
-      group.Start(WriteLog(core_.members, core_.geometry, mend.device, mend.at, std::move(parts), IoKind::kRepair));
+      group.Start(WriteLog(core_.members, core_.geometry, mend.device, mend.at, std::move(parts),
+                           IoKind::kRepair));
     } else {
       core_.traffic.ssd_repair_bytes += mend.bytes.size();
-      group.Start(core_.members.WriteBytes(mend.device, mend.at, mend.bytes.span(), IoKind::kRepair));
+      group.Start(
+          core_.members.WriteBytes(mend.device, mend.at, mend.bytes.span(), IoKind::kRepair));
     }
   }
   Task<Status> all = group.Wait();
@@ -93,7 +96,8 @@ Task<Status> Recovery::WriteMends() {
 Task<Status> Recovery::WriteRings(uint64_t upto) {
   if (core_.rings.queued() != 0) {
     const uint64_t packed = core_.rings.Pack(upto, false, 0);
-    EPLOG_CHECK(core_.rings.queued() == 0 && packed <= upto, "I8: the rings have room for the kept tail");
+    EPLOG_CHECK(core_.rings.queued() == 0 && packed <= upto,
+                "I8: the rings have room for the kept tail");
   }
   Task<Result<uint64_t>> wait = core_.rings.Written(upto);
   const Result<uint64_t> written = co_await wait;
@@ -104,8 +108,8 @@ Task<Status> Recovery::WriteRings(uint64_t upto) {
   co_return OkStatus();
 }
 
-// The first entry may eat one block of what is closed to the foreground, not more: or repeated crashes would leave
-// commits no room to free any.
+// The first entry may eat one block of what is closed to the foreground, not more: or repeated
+// crashes would leave commits no room to free any.
 bool Recovery::RoomForFirstEntry() const {
   const auto oldest = core_.state->pending.OldestPlace().value_or(checkpoint_.place);
   const uint64_t used = position_.place - std::min(oldest, checkpoint_.place);
@@ -129,7 +133,8 @@ Task<Status> Recovery::WriteFirstEntry() {
     const DeviceIndex log = core_.geometry.LogDevice(j);
     if (core_.members.live(log)) {
       std::vector<iovec> parts = {{block.data(), kBlockBytes}};
-      group.Start(WriteLog(core_.members, core_.geometry, log, first.place, std::move(parts), IoKind::kEntry));
+      group.Start(WriteLog(core_.members, core_.geometry, log, first.place, std::move(parts),
+                           IoKind::kEntry));
       core_.traffic.log_header_bytes += kBlockBytes;
     }
   }
@@ -149,12 +154,13 @@ Task<Status> Recovery::WriteFirstEntry() {
   co_return OkStatus();
 }
 
-// Where log or rings lack room: a checkpoint of the cut, whose root bears the new epoch and the cut's sequence and
-// place, takes the place of the first entry and of the ring copies.
+// Where log or rings lack room: a checkpoint of the cut, whose root bears the new epoch and the
+// cut's sequence and place, takes the place of the first entry and of the ring copies.
 Task<Status> Recovery::CheckpointTheCut(Superblocks& superblocks, Checkpointer& checkpointer) {
   ++core_.hooks.recovery_checkpoints;
   position_.epoch = epoch_;
-  Task<Result<CheckpointPointer>> writing = checkpointer.WritePages(position_, EncodeState(*core_.state));
+  Task<Result<CheckpointPointer>> writing =
+      checkpointer.WritePages(position_, EncodeState(*core_.state));
   Result<CheckpointPointer> pointer = co_await writing;
   EPLOG_CO_TRY(pointer);
   superblocks.SetCheckpoint(*pointer);

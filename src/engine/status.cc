@@ -6,30 +6,43 @@
 
 namespace eplog {
 
-const char* DeviceRoleName(DeviceRole role) { return role == DeviceRole::kSsd ? "ssd" : "log"; }
+const char* DeviceRoleName(DeviceRole role) {
+  return role == DeviceRole::kSsd ? "ssd" : "log";
+}
 
 const char* DeviceStateName(DeviceState state) {
   switch (state) {
-    case DeviceState::kOk: return "ok";
-    case DeviceState::kFailed: return "failed";
-    case DeviceState::kMissing: return "missing";
-    case DeviceState::kRebuilding: return "rebuilding";
+    case DeviceState::kOk:
+      return "ok";
+    case DeviceState::kFailed:
+      return "failed";
+    case DeviceState::kMissing:
+      return "missing";
+    case DeviceState::kRebuilding:
+      return "rebuilding";
   }
   return "unknown";
 }
 
 const char* ArrayStateName(ArrayState state) {
   switch (state) {
-    case ArrayState::kClean: return "clean";
-    case ArrayState::kActive: return "active";
-    case ArrayState::kDegraded: return "degraded";
-    case ArrayState::kRebuilding: return "rebuilding";
-    case ArrayState::kFailed: return "failed";
+    case ArrayState::kClean:
+      return "clean";
+    case ArrayState::kActive:
+      return "active";
+    case ArrayState::kDegraded:
+      return "degraded";
+    case ArrayState::kRebuilding:
+      return "rebuilding";
+    case ArrayState::kFailed:
+      return "failed";
   }
   return "unknown";
 }
 
-const char* JournalModeName(JournalMode mode) { return mode == JournalMode::kFull ? "full" : "log"; }
+const char* JournalModeName(JournalMode mode) {
+  return mode == JournalMode::kFull ? "full" : "log";
+}
 
 void ArrayImpl::FillDevices(ArrayStatus& status) const {
   const Geometry& g = core_.geometry;
@@ -72,15 +85,16 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
   if (const auto since = appender_.OldestPendingUs()) {
     status.oldest_pending_seconds = static_cast<double>(core_.loop.NowUs() - *since) / 1e6;
   }
-  // Any m of all devices may fail; and with nothing pending the log protects nothing that the parity does not.
+  // Any m of all devices may fail; and with nothing pending the log protects nothing that the
+  // parity does not.
   status.further_ssd_losses_survived = g.m - lost;
   status.further_log_losses_survived =
       pending.live_log_stripes() == 0 ? g.m - core_.lost_logs() : g.m - lost;
   status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes;
-  status.state = core_.stop_error ? ArrayState::kFailed
-                 : lost != 0      ? ArrayState::kDegraded
+  status.state = core_.stop_error                                        ? ArrayState::kFailed
+                 : lost != 0                                             ? ArrayState::kDegraded
                  : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive
-                                                                        : ArrayState::kClean;
+                                                                         : ArrayState::kClean;
 }
 
 ArrayStatus ArrayImpl::GetStatus() const {
@@ -98,7 +112,8 @@ ArrayStatus ArrayImpl::GetStatus() const {
     status.stopped_because = core_.stop_error->ToString();
   }
   status.capacity_bytes = g.capacity_bytes();
-  status.free_bytes = (core_.state->volumes.free_extents() + volumes_.ExtentsComingBack()) * g.extent_data_bytes();
+  status.free_bytes =
+      (core_.state->volumes.free_extents() + volumes_.ExtentsComingBack()) * g.extent_data_bytes();
   status.allocated_bytes = status.capacity_bytes - status.free_bytes;
   FillDevices(status);
   FillExposure(status);

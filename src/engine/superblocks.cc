@@ -28,8 +28,8 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   Task<Status> write = core_.members.WriteBytes(device, offset, buffer.span(), IoKind::kSuperblock);
   Status status = co_await write;
   EPLOG_CO_TRY(status);
-  (core_.geometry.IsLog(device) ? core_.traffic.log_header_bytes : core_.traffic.ssd_metadata_bytes) +=
-      kSuperblockCopyBytes;
+  (core_.geometry.IsLog(device) ? core_.traffic.log_header_bytes
+                                : core_.traffic.ssd_metadata_bytes) += kSuperblockCopyBytes;
   Task<Status> flush = core_.members.Flush(device);
   co_return co_await flush;
 }

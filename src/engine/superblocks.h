@@ -1,6 +1,6 @@
-// Superblocks: the newest epoch, base, member states and checkpoint pointer, on all live devices (I9, I11). One
-// write at a time; copies A and B alternate, and each write is flushed before the next, so that a copy is
-// overwritten only when the other is durable (I8).
+// Superblocks: the newest epoch, base, member states and checkpoint pointer, on all live devices
+// (I9, I11). One write at a time; copies A and B alternate, and each write is flushed before the
+// next, so that a copy is overwritten only when the other is durable (I8).
 #pragma once
 
 #include <cstdint>

@@ -12,13 +12,14 @@ constexpr uint32_t kFreeBatchStripes = 1024;
 }  // namespace
 
 Status Volumes::CheckName(std::string_view name) {
-  const bool bad = name.empty() || name.size() > kMaxVolumeNameBytes || name == "." || name == ".." ||
-                   std::any_of(name.begin(), name.end(), [](char c) {
+  const bool bad = name.empty() || name.size() > kMaxVolumeNameBytes || name == "." ||
+                   name == ".." || std::any_of(name.begin(), name.end(), [](char c) {
                      return c == '/' || static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
                    });
   if (bad) {
     return Fail(ErrorCode::kInvalidArgument,
-                "a volume name has 1 to 200 bytes, no '/' and no control characters, and is not '.' or '..'");
+                "a volume name has 1 to 200 bytes, no '/' and no control characters, and is not "
+                "'.' or '..'");
   }
   return OkStatus();
 }
@@ -27,7 +28,8 @@ Status Volumes::CheckSize(uint64_t size_bytes) const {
   // Extents of a volume are numbered with 32 bits.
   const uint64_t most = std::min(kMaxVolumeBytes, core_.geometry.extent_data_bytes() * UINT32_MAX);
   if (size_bytes > most) {
-    return Fail(ErrorCode::kInvalidArgument, "a volume of this array has at most " + std::to_string(most) + " bytes");
+    return Fail(ErrorCode::kInvalidArgument,
+                "a volume of this array has at most " + std::to_string(most) + " bytes");
   }
   return OkStatus();
 }
@@ -203,7 +205,8 @@ Task<void> Volumes::FinishShrinking(VolumeId id) {
 std::vector<ExtentIndex> Volumes::ExtentsBeyond(const Volume& volume) const {
   std::vector<ExtentIndex> extents;
   const uint32_t end = volume.extents.end();
-  for (uint64_t logical = DivideUp(volume.size_bytes, core_.geometry.extent_data_bytes()); logical < end; ++logical) {
+  for (uint64_t logical = DivideUp(volume.size_bytes, core_.geometry.extent_data_bytes());
+       logical < end; ++logical) {
     if (const auto extent = volume.extents.Get(static_cast<uint32_t>(logical))) {
       extents.push_back(*extent);
     }
@@ -357,7 +360,8 @@ Task<Result<ExtentIndex>> Volumes::EnsureExtent(VolumeId id, uint32_t logical) {
 Task<Result<ExtentIndex>> Volumes::AssignExtent(VolumeId id, uint32_t logical) {
   auto extent = core_.state->volumes.LowestFree();
   while (!extent && background_.count() != 0 && !core_.stop_error && !closing_) {
-    co_await assigned_.Wait();  // a deleted volume's extents are on their way back: they count as free
+    co_await assigned_
+        .Wait();  // a deleted volume's extents are on their way back: they count as free
     extent = core_.state->volumes.LowestFree();
   }
   if (!extent) {

@@ -1,5 +1,5 @@
-// Volumes: named thin byte ranges over extents (section 5), and the gates that keep requests on a volume apart from
-// what takes parts of it away.
+// Volumes: named thin byte ranges over extents (section 5), and the gates that keep requests on a
+// volume apart from what takes parts of it away.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ class Volumes {
   class Gate;
   Task<std::shared_ptr<Gate>> Enter(VolumeId id, bool alone);
 
-  // The extent behind a logical extent, assigned now if there is none. kNoSpace if the array has no free extent.
+  // The extent behind a logical extent, assigned now if there is none. kNoSpace if the array has no
+  // free extent.
   Task<Result<ExtentIndex>> EnsureExtent(VolumeId id, uint32_t logical);
 
   [[nodiscard]] Status CheckSize(uint64_t size_bytes) const;
@@ -79,7 +80,7 @@ class Volumes {
   Admission& admission_;
   Writer& writer_;
   AsyncMutex changes_;  // one change of the table at a time
-  Event assigned_;  // an extent was assigned, or some were freed
+  Event assigned_;      // an extent was assigned, or some were freed
   std::set<std::pair<uint32_t, uint32_t>> assigning_;
   std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
   std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size

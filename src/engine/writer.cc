@@ -10,11 +10,14 @@
 namespace eplog {
 namespace {
 
-bool Aligned(const std::byte* data) { return reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0; }
+bool Aligned(const std::byte* data) {
+  return reinterpret_cast<uintptr_t>(data) % kBlockBytes == 0;
+}
 
 }  // namespace
 
-Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes, std::span<const std::byte> from) {
+Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
+                                   std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   if (offset_bytes == 0 && from.size() == g.stripe_data_bytes()) {
     Task<Status> whole = WriteStripe(stripe, from);
@@ -31,7 +34,8 @@ Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes, st
     const uint64_t index = offset_bytes / g.chunk_bytes;
     const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
     const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, from.size());
-    group.Start(WriteChunk(g.Chunk(stripe, static_cast<uint32_t>(index)), in_chunk, from.first(length)));
+    group.Start(
+        WriteChunk(g.Chunk(stripe, static_cast<uint32_t>(index)), in_chunk, from.first(length)));
     from = from.subspan(length);
     offset_bytes += length;
   }
@@ -39,11 +43,13 @@ Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes, st
   co_return co_await all;
 }
 
-Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::span<const std::byte> from) {
+Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
+                                std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   const DeviceIndex ssd = g.SsdOf(chunk);
   Grant grant(core_, appender_);
-  Task<Status> admit = admission_.Admit(grant, uint64_t{1} << ssd.value, appender_.BlocksForChunk());
+  Task<Status> admit =
+      admission_.Admit(grant, uint64_t{1} << ssd.value, appender_.BlocksForChunk());
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = chunks.Lock(chunk.value);
@@ -74,7 +80,8 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::sp
   co_return write.completion.status();
 }
 
-RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant, std::span<const std::byte* const> content,
+RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant,
+                          std::span<const std::byte* const> content,
                           std::vector<SlotWrite>& writes) {
   const Geometry& g = core_.geometry;
   RowRecord row;
@@ -122,7 +129,8 @@ Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> 
     parity_chunks[j] = parity.data() + size_t{j} * g.chunk_bytes;
     content[g.k() + j] = parity_chunks[j];
   }
-  core_.code.Encode(std::span(content).first(g.k()), std::span(parity_chunks).first(g.m), g.chunk_bytes);
+  core_.code.Encode(std::span(content).first(g.k()), std::span(parity_chunks).first(g.m),
+                    g.chunk_bytes);
 
   RecordWrite record;
   record.own_version = true;

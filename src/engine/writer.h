@@ -1,5 +1,6 @@
-// Writer: the write path (section 8). A request is cut at stripes; a whole stripe is written with its parity, every
-// other chunk becomes a member of a log stripe. Nothing old is read, except that a part of a chunk reads its own chunk.
+// Writer: the write path (section 8). A request is cut at stripes; a whole stripe is written with
+// its parity, every other chunk becomes a member of a log stripe. Nothing old is read, except that
+// a part of a chunk reads its own chunk.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class Writer {
         reader_(reader) {}
 
   // Bytes [offset, offset + from.size()) of the data of `stripe`.
-  Task<Status> WriteInStripe(StripeIndex stripe, uint64_t offset_bytes, std::span<const std::byte> from);
+  Task<Status> WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
+                             std::span<const std::byte> from);
 
   // A row changes only under its lock: full stripes, commits, freeing of extents.
   KeyedLocks rows;

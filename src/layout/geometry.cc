@@ -17,9 +17,14 @@ uint64_t MinLogBlocks(uint32_t chunk_bytes) {
   return std::max<uint64_t>(kMinLogBlocks, 16 * (1 + uint64_t{chunk_bytes} / kBlockBytes));
 }
 
-// What somebody has is rounded down and what he needs is rounded up, so that the two never read the same.
-std::string HasKib(uint64_t bytes) { return std::to_string(bytes / 1024) + "K"; }
-std::string NeedsKib(uint64_t bytes) { return std::to_string(DivideUp(bytes, 1024)) + "K"; }
+// What somebody has is rounded down and what he needs is rounded up, so that the two never read the
+// same.
+std::string HasKib(uint64_t bytes) {
+  return std::to_string(bytes / 1024) + "K";
+}
+std::string NeedsKib(uint64_t bytes) {
+  return std::to_string(DivideUp(bytes, 1024)) + "K";
+}
 
 uint32_t ChooseExtentStripes(uint32_t stripes) {
   // About a thousand extents or more in an array, none above 1024 stripes.
@@ -28,7 +33,8 @@ uint32_t ChooseExtentStripes(uint32_t stripes) {
 // No more than this while ChooseExtentStripes may still enlarge them.
 constexpr uint32_t kMostSmallExtents = 2048;
 
-// By the slots and not by the size of the SSD: the plan is searched by slots, and a larger SSD must never give fewer.
+// By the slots and not by the size of the SSD: the plan is searched by slots, and a larger SSD must
+// never give fewer.
 uint64_t ChooseRingBlocks(const GeometryRequest& request, uint32_t slots) {
   if (request.ring_bytes != 0) {
     return request.ring_bytes / kBlockBytes;
@@ -37,9 +43,9 @@ uint64_t ChooseRingBlocks(const GeometryRequest& request, uint32_t slots) {
   return std::clamp<uint64_t>(bytes, kMinRingBlocks * kBlockBytes, kMaxRingBytes) / kBlockBytes;
 }
 
-// The layout of an SSD for a given number of slots; the caller checks that it fits. Nothing in it but the slots depends on the
-// size of the SSD, no area and no number of stripes shrinks when `slots` grows, and so every slot more needs a larger SSD:
-// the searches below rest on that.
+// The layout of an SSD for a given number of slots; the caller checks that it fits. Nothing in it
+// but the slots depends on the size of the SSD, no area and no number of stripes shrinks when
+// `slots` grows, and so every slot more needs a larger SSD: the searches below rest on that.
 Geometry LayOut(const GeometryRequest& request, uint32_t slots) {
   Geometry g;
   g.n = request.n;
@@ -70,9 +76,10 @@ Status CheckRequest(const GeometryRequest& r) {
     return Fail(ErrorCode::kInvalidArgument, "parity must be 1 to " + std::to_string(kMaxParity));
   }
   if (r.n < r.m + 1 || r.n < 2 || r.n > kMaxSsds) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "with parity " + std::to_string(r.m) + " an array needs " + std::to_string(r.m + 1) +
-                    " to " + std::to_string(kMaxSsds) + " SSDs, not " + std::to_string(r.n));
+    return Fail(ErrorCode::kInvalidArgument, "with parity " + std::to_string(r.m) +
+                                                 " an array needs " + std::to_string(r.m + 1) +
+                                                 " to " + std::to_string(kMaxSsds) + " SSDs, not " +
+                                                 std::to_string(r.n));
   }
   if (!std::has_single_bit(r.chunk_bytes) || r.chunk_bytes < kMinChunkBytes ||
       r.chunk_bytes > kMaxChunkBytes) {
@@ -107,15 +114,20 @@ uint64_t MinLogBytes(uint32_t chunk_bytes) {
   return kSuperblockAreaBytes + MinLogBlocks(chunk_bytes) * kBlockBytes;
 }
 
-uint32_t Geometry::commit_width() const { return std::clamp<uint32_t>(reserve_slots() / 2, 1, 32); }
+uint32_t Geometry::commit_width() const {
+  return std::clamp<uint32_t>(reserve_slots() / 2, 1, 32);
+}
 
-uint32_t Geometry::max_volumes() const { return std::clamp<uint32_t>(extents(), 16, kMaxVolumes); }
+uint32_t Geometry::max_volumes() const {
+  return std::clamp<uint32_t>(extents(), 16, kMaxVolumes);
+}
 
 uint64_t Geometry::max_checkpoint_blocks() const {
   // Rows: slot word and CRC uncoded, and a few bytes of framing for each SSD of each group.
   const uint64_t rows = uint64_t{row_groups()} * (kRowGroupStripes * n * 8 + n * 4 + 16);
-  // Live log stripes: bounded by the log, and by the pending chunks, of which each holds at least one. Their members:
-  // each has a slot of its own, or is `absent`, and no more than m SSDs have absent words.
+  // Live log stripes: bounded by the log, and by the pending chunks, of which each holds at least
+  // one. Their members: each has a slot of its own, or is `absent`, and no more than m SSDs have
+  // absent words.
   const uint64_t log_stripes = std::min(log_blocks / chunk_blocks(), data_chunks());
   const uint64_t members = std::min(log_stripes * n, uint64_t{slots} * n + log_stripes * m);
   const uint64_t logs = members * 16 + log_stripes * 40;
@@ -128,24 +140,27 @@ uint64_t Geometry::max_checkpoint_blocks() const {
 }
 
 Status Geometry::Validate() const {
-  const bool sane = m >= 1 && m <= kMaxParity && n > m && n <= kMaxSsds && std::has_single_bit(chunk_bytes) &&
-                    chunk_bytes >= kMinChunkBytes && chunk_bytes <= kMaxChunkBytes && extent_stripes > 0 &&
-                    stripes > 0 && stripes % extent_stripes == 0 && slots >= uint64_t{stripes} + kMinReserveSlots &&
-                    slots <= kMaxSlots &&
-                    log_blocks >= MinLogBlocks(chunk_bytes) && ring_blocks >= kMinRingBlocks &&
-                    metadata_offset_bytes >= kSuperblockAreaBytes && log_offset_bytes >= kSuperblockAreaBytes;
+  const bool sane =
+      m >= 1 && m <= kMaxParity && n > m && n <= kMaxSsds && std::has_single_bit(chunk_bytes) &&
+      chunk_bytes >= kMinChunkBytes && chunk_bytes <= kMaxChunkBytes && extent_stripes > 0 &&
+      stripes > 0 && stripes % extent_stripes == 0 &&
+      slots >= uint64_t{stripes} + kMinReserveSlots && slots <= kMaxSlots &&
+      log_blocks >= MinLogBlocks(chunk_bytes) && ring_blocks >= kMinRingBlocks &&
+      metadata_offset_bytes >= kSuperblockAreaBytes && log_offset_bytes >= kSuperblockAreaBytes;
   if (!sane || metadata_blocks > kMaxAreaBlocks || ring_blocks > kMaxAreaBlocks ||
       log_blocks > kMaxAreaBlocks || slots_offset_bytes > kMaxAreaOffset ||
       metadata_offset_bytes > kMaxAreaOffset || ring_offset_bytes > kMaxAreaOffset ||
       log_offset_bytes > kMaxAreaOffset) {
     return Fail(ErrorCode::kCorrupt, "the superblock describes an impossible geometry");
   }
-  const bool ordered = slots_offset_bytes % kSlotsAlignment == 0 && metadata_blocks >= 2 * max_checkpoint_blocks() &&
+  const bool ordered = slots_offset_bytes % kSlotsAlignment == 0 &&
+                       metadata_blocks >= 2 * max_checkpoint_blocks() &&
                        ring_offset_bytes >= metadata_offset_bytes + metadata_blocks * kBlockBytes &&
                        slots_offset_bytes >= ring_offset_bytes + ring_blocks * kBlockBytes;
-  if (!ordered || (metadata_offset_bytes | ring_offset_bytes | slots_offset_bytes | log_offset_bytes) %
-                          kBlockBytes !=
-                      0) {
+  if (!ordered ||
+      (metadata_offset_bytes | ring_offset_bytes | slots_offset_bytes | log_offset_bytes) %
+              kBlockBytes !=
+          0) {
     return Fail(ErrorCode::kCorrupt, "the superblock describes areas that overlap");
   }
   return OkStatus();

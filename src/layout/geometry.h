@@ -1,13 +1,13 @@
-// Geometry: where everything lies on an array's devices. Pure arithmetic; fixed at creation, kept in every
-// superblock (docs/format.md).
+// Geometry: where everything lies on an array's devices. Pure arithmetic; fixed at creation, kept
+// in every superblock (docs/format.md).
 //
 //   SSD:         [superblocks, 64 KiB][metadata area][journal ring][pad to 1 MiB][slots ...]
 //   log device:  [superblocks, 64 KiB][log ring]
 //
-// A data stripe has k data chunks (index 0 ... k-1) and m parity chunks (index k ... n-1), one on each SSD. Rotation
-// (left-asymmetric, as in figure 1 of the EPLOG supplement): stripe 0 has its parity on the last m SSDs, each further
-// stripe one SSD earlier, round the end; its data chunks take the other SSDs in ascending order. Which slot of an SSD
-// a chunk has is in the row.
+// A data stripe has k data chunks (index 0 ... k-1) and m parity chunks (index k ... n-1), one on
+// each SSD. Rotation (left-asymmetric, as in figure 1 of the EPLOG supplement): stripe 0 has its
+// parity on the last m SSDs, each further stripe one SSD earlier, round the end; its data chunks
+// take the other SSDs in ascending order. Which slot of an SSD a chunk has is in the row.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace eplog {
 
-inline constexpr uint64_t kSuperblockAreaBytes = 64 * 1024;
+inline constexpr uint64_t kSuperblockAreaBytes = uint64_t{64} << 10;
 inline constexpr uint64_t kSuperblockCopyBytes = kBlockBytes;
 // Copy A at 0, copy B in the second half of the area, so that one bad spot does not take both.
 inline constexpr uint64_t kSuperblockCopyOffset[2] = {0, kSuperblockAreaBytes / 2};
@@ -58,7 +58,8 @@ struct Geometry {
   [[nodiscard]] uint32_t row_groups() const {
     return static_cast<uint32_t>(DivideUp(stripes, kRowGroupStripes));
   }
-  // Stripes in commit at once; as many slots on each SSD are closed to foreground writes (section 5).
+  // Stripes in commit at once; as many slots on each SSD are closed to foreground writes (section
+  // 5).
   [[nodiscard]] uint32_t commit_width() const;
   // Log blocks closed to foreground writes.
   [[nodiscard]] uint64_t log_reserve_blocks() const { return log_blocks / 8; }
@@ -66,7 +67,9 @@ struct Geometry {
   // Upper bound of one full checkpoint, in blocks, whatever the array holds.
   [[nodiscard]] uint64_t max_checkpoint_blocks() const;
   // Smallest sizes of the devices that this geometry needs.
-  [[nodiscard]] uint64_t ssd_bytes() const { return slots_offset_bytes + uint64_t{slots} * chunk_bytes; }
+  [[nodiscard]] uint64_t ssd_bytes() const {
+    return slots_offset_bytes + uint64_t{slots} * chunk_bytes;
+  }
   [[nodiscard]] uint64_t log_bytes() const { return log_offset_bytes + log_blocks * kBlockBytes; }
 
   // ---- chunks and places
@@ -122,7 +125,9 @@ struct Geometry {
     return metadata_offset_bytes + block * kBlockBytes;
   }
   [[nodiscard]] bool IsLog(DeviceIndex device) const { return device.value >= n; }
-  [[nodiscard]] DeviceIndex LogDevice(uint32_t j) const { return DeviceIndex(static_cast<uint8_t>(n + j)); }
+  [[nodiscard]] DeviceIndex LogDevice(uint32_t j) const {
+    return DeviceIndex(static_cast<uint8_t>(n + j));
+  }
 
   // The SSD of parity chunk 0; parity chunk j is j SSDs further, round the end.
   [[nodiscard]] uint32_t FirstParitySsd(StripeIndex stripe) const {
@@ -139,18 +144,18 @@ struct GeometryRequest {
   uint32_t m = 0;
   uint32_t chunk_bytes = 0;
   uint32_t reserve_percent = 10;
-  uint64_t ssd_bytes = 0;  // of the smallest SSD
-  uint64_t log_bytes = 0;  // of the smallest log device
+  uint64_t ssd_bytes = 0;       // of the smallest SSD
+  uint64_t log_bytes = 0;       // of the smallest log device
   uint64_t ring_bytes = 0;      // 0 = chosen
   uint32_t extent_stripes = 0;  // 0 = chosen
 };
 
-// Lay out an array, or say in one line what does not fit and what would. As many slots as fit, so as many stripes; a larger SSD
-// never gives fewer.
+// Lay out an array, or say in one line what does not fit and what would. As many slots as fit, so
+// as many stripes; a larger SSD never gives fewer.
 Result<Geometry> PlanGeometry(const GeometryRequest& request);
 
-// The smallest SSD that gives at least `stripes` stripes (and at least one) under the other fields of `request`: PlanGeometry
-// with that ssd_bytes has them, with a byte less it has fewer.
+// The smallest SSD that gives at least `stripes` stripes (and at least one) under the other fields
+// of `request`: PlanGeometry with that ssd_bytes has them, with a byte less it has fewer.
 Result<uint64_t> SsdBytesForStripes(const GeometryRequest& request, uint32_t stripes);
 
 // The smallest log device that `request` may have.

@@ -1,5 +1,6 @@
-// SlotWord: what a row or a log stripe says of one chunk's place: a slot of its SSD, or `zero` (never written or
-// trimmed: reads as zeros, CRC field 0), or `absent` (its SSD is gone, the content exists only in the parity).
+// SlotWord: what a row or a log stripe says of one chunk's place: a slot of its SSD, or `zero`
+// (never written or trimmed: reads as zeros, CRC field 0), or `absent` (its SSD is gone, the
+// content exists only in the parity).
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 
 namespace eplog {
 
-JournalRings::JournalRings(EventLoop& loop, MemberSet& members, const Geometry& geometry, const Uuid& array,
-                           BufferPool& pool)
+JournalRings::JournalRings(EventLoop& loop, MemberSet& members, const Geometry& geometry,
+                           const Uuid& array, BufferPool& pool)
     : loop_(loop),
       members_(members),
       geometry_(geometry),
@@ -16,17 +16,19 @@ JournalRings::JournalRings(EventLoop& loop, MemberSet& members, const Geometry& 
       written_(loop),
       rings_(geometry.n) {}
 
-void JournalRings::NoteBlock(DeviceIndex ssd, uint64_t number, uint64_t last_sequence, bool needed) {
+void JournalRings::NoteBlock(DeviceIndex ssd, uint64_t number, uint64_t last_sequence,
+                             bool needed) {
   Ring& ring = rings_[ssd.value];
   ring.newest_found = std::max(ring.newest_found, number);
   if (needed) {
     // Keep `live` ordered by number, whatever order they are found in.
-    const auto at = std::find_if(ring.live.begin(), ring.live.end(),
-                                 [number](const LiveBlock& block) { return block.number > number; });
+    const auto at =
+        std::find_if(ring.live.begin(), ring.live.end(),
+                     [number](const LiveBlock& block) { return block.number > number; });
     ring.live.insert(at, {number, last_sequence});
   }
-  // Blocks behind the last needed one hold only what recovery has cut off: their numbers are used again, or
-  // repeated crashes would fill the ring.
+  // Blocks behind the last needed one hold only what recovery has cut off: their numbers are used
+  // again, or repeated crashes would fill the ring.
   ring.next = (ring.live.empty() ? ring.newest_found : ring.live.back().number) + 1;
 }
 
@@ -57,7 +59,8 @@ uint64_t JournalRings::RoomOn(DeviceIndex ssd, uint64_t reserve) const {
 }
 
 uint64_t JournalRings::Room(uint64_t reserve) const {
-  // The most blocks b such that every block finds `copies` distinct SSDs: sum of min(room, b) >= copies * b.
+  // The most blocks b such that every block finds `copies` distinct SSDs: sum of min(room, b) >=
+  // copies * b.
   const uint64_t copies = Copies();
   if (copies == 1) {
     uint64_t sum = 0;
@@ -86,8 +89,8 @@ uint64_t JournalRings::Room(uint64_t reserve) const {
   return low;
 }
 
-// Those with most room first (so that several copies always find distinct SSDs while Room says so), and among
-// equals the next in turn.
+// Those with most room first (so that several copies always find distinct SSDs while Room says so),
+// and among equals the next in turn.
 std::vector<DeviceIndex> JournalRings::Targets(uint64_t reserve) {
   const uint32_t copies = Copies();
   std::vector<DeviceIndex> order;
@@ -197,7 +200,8 @@ Task<Result<uint64_t>> JournalRings::Written(uint64_t upto) {
 }
 
 void JournalRings::Stable(uint64_t upto) {
-  while (!blocks_.empty() && blocks_.front().last_sequence <= upto && blocks_.front().unfinished == 0) {
+  while (!blocks_.empty() && blocks_.front().last_sequence <= upto &&
+         blocks_.front().unfinished == 0) {
     blocks_.pop_front();
   }
 }

@@ -1,8 +1,8 @@
-// JournalRings: headers packed into 4 KiB blocks on the SSDs' rings (section 6), so that everything stable has
-// m + 1 copies. Another SSD each block; one more copy for every log device that is lost.
+// JournalRings: headers packed into 4 KiB blocks on the SSDs' rings (section 6), so that everything
+// stable has m + 1 copies. Another SSD each block; one more copy for every log device that is lost.
 //
-// A header waits here from the moment its entry is applied until Pack puts it into a block. Blocks are never
-// rewritten in place and are freed by the checkpoint that covers their headers (I1).
+// A header waits here from the moment its entry is applied until Pack puts it into a block. Blocks
+// are never rewritten in place and are freed by the checkpoint that covers their headers (I1).
 #pragma once
 
 #include <cstdint>
@@ -39,17 +39,20 @@ class JournalRings {
   void Enqueue(uint64_t sequence, std::span<const std::byte> encoded);
   [[nodiscard]] size_t queued() const { return queue_.size(); }
   // Enough for a whole block is waiting.
-  [[nodiscard]] bool HasFullBlock() const { return queued_bytes_ > kMaxEntryHeaderBytes || queue_.size() >= max_headers_; }
+  [[nodiscard]] bool HasFullBlock() const {
+    return queued_bytes_ > kMaxEntryHeaderBytes || queue_.size() >= max_headers_;
+  }
 
   // How many more blocks can be placed, in all their copies, leaving `reserve` on every SSD.
   [[nodiscard]] uint64_t Room(uint64_t reserve) const;
 
-  // Packs queued headers up to `upto` into blocks and starts to write them, as long as there is room; with
-  // `full_only`, only whole blocks. Returns the newest sequence that is now in a block (or was before).
+  // Packs queued headers up to `upto` into blocks and starts to write them, as long as there is
+  // room; with `full_only`, only whole blocks. Returns the newest sequence that is now in a block
+  // (or was before).
   uint64_t Pack(uint64_t upto, bool full_only, uint64_t reserve);
 
-  // Waits for the writes of all blocks started so far that hold headers up to `upto`. On success the mask of the
-  // SSDs to flush for them.
+  // Waits for the writes of all blocks started so far that hold headers up to `upto`. On success
+  // the mask of the SSDs to flush for them.
   Task<Result<uint64_t>> Written(uint64_t upto);
   // They have been flushed: headers up to `upto` are stable.
   void Stable(uint64_t upto);

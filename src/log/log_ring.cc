@@ -93,7 +93,8 @@ Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place)
   if (!window.readable) {
     co_return std::nullopt;
   }
-  const auto block = window.buffer.span().subspan((place - window.first) * kBlockBytes, kBlockBytes);
+  const auto block =
+      window.buffer.span().subspan((place - window.first) * kBlockBytes, kBlockBytes);
   Result<EntryHeader> header = DecodeEntryHeader(block, array_, geometry_);
   met_unknown_ = !header.ok() && header.error().code == ErrorCode::kUnsupported;
   if (!header.ok() || header->place != place) {

@@ -1,5 +1,5 @@
-// The log ring of a log device: blocks at places that count up for ever and wrap in the device (docs/format.md).
-// Reading for recovery goes through LogReader, which reads ahead.
+// The log ring of a log device: blocks at places that count up for ever and wrap in the device
+// (docs/format.md). Reading for recovery goes through LogReader, which reads ahead.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace eplog {
 
-// Writes whole blocks at `place`, in two requests where the ring wraps. The memory (not the iovecs) must live
-// until the task ends.
+// Writes whole blocks at `place`, in two requests where the ring wraps. The memory (not the iovecs)
+// must live until the task ends.
 Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
                       std::vector<iovec> parts, IoKind kind);
 Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,

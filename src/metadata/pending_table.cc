@@ -106,8 +106,10 @@ void PendingTable::Hold(DeviceIndex ssd, SlotIndex slot, bool held) {
   word ^= bit;
 }
 
-LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place, std::span<const LogStripeMember> members,
-                              std::span<const uint32_t> log_crcs, const std::vector<bool>* superseded) {
+LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
+                              std::span<const LogStripeMember> members,
+                              std::span<const uint32_t> log_crcs,
+                              const std::vector<bool>* superseded) {
   const LogStripeId id = NewStripe();
   stripes_[id].sequence = sequence;
   stripes_[id].place = place;

@@ -1,8 +1,9 @@
 // PendingTable: pending chunks and the live log stripes that hold them (I2, I3, I6).
 //
-// A log stripe is live from its entry until every member is superseded *and* the superseding entries are stable;
-// between the two moments it is `dead`: nothing is read through it, but its log space stays taken. Slots of all
-// its members, superseded ones too, are held while it is live (I3); `holds` answers for one slot.
+// A log stripe is live from its entry until every member is superseded *and* the superseding
+// entries are stable; between the two moments it is `dead`: nothing is read through it, but its log
+// space stays taken. Slots of all its members, superseded ones too, are held while it is live (I3);
+// `holds` answers for one slot.
 #pragma once
 
 #include <array>
@@ -58,18 +59,22 @@ class PendingTable {
     return id < stripes_.size() && stripes_[id].sequence == sequence && stripes_[id].live != 0;
   }
 
-  // A new live log stripe; its members become the pending versions of their chunks. The caller has superseded
-  // older versions. `superseded`, if given (loading a checkpoint), tells which members already are.
+  // A new live log stripe; its members become the pending versions of their chunks. The caller has
+  // superseded older versions. `superseded`, if given (loading a checkpoint), tells which members
+  // already are.
   LogStripeId Add(uint64_t sequence, uint64_t place, std::span<const LogStripeMember> members,
-                  std::span<const uint32_t> log_crcs, const std::vector<bool>* superseded = nullptr);
+                  std::span<const uint32_t> log_crcs,
+                  const std::vector<bool>* superseded = nullptr);
 
-  // Supersedes the pending version of `chunk` if it is not newer than `upto`; `by` is the superseding entry,
-  // `commit` says that a parity commit did it. When this kills its log stripe, the members are handed to `died`
-  // (chunk, word) and no longer held; its log space stays taken until Stable(by).
+  // Supersedes the pending version of `chunk` if it is not newer than `upto`; `by` is the
+  // superseding entry, `commit` says that a parity commit did it. When this kills its log stripe,
+  // the members are handed to `died` (chunk, word) and no longer held; its log space stays taken
+  // until Stable(by).
   using Died = std::function<void(const LogStripeMember&)>;
   void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, const Died& died);
 
-  // Everything up to `sequence` is stable: dead log stripes that were superseded by then give up their space.
+  // Everything up to `sequence` is stable: dead log stripes that were superseded by then give up
+  // their space.
   void Stable(uint64_t sequence);
 
   // Place of the log chunks of the oldest log stripe that still needs them.
@@ -104,9 +109,9 @@ class PendingTable {
     uint64_t sequence = 0;
     uint64_t place = 0;
     uint32_t first = kNone;
-    uint32_t prev = kNone;  // older
-    uint32_t next = kNone;  // newer, or in the free list
-    uint8_t live = 0;       // members not superseded
+    uint32_t prev = kNone;   // older
+    uint32_t next = kNone;   // newer, or in the free list
+    uint8_t live = 0;        // members not superseded
     bool committed = false;  // a member was superseded by a commit
     std::array<uint32_t, kMaxParity> log_crcs{};
   };
@@ -138,7 +143,8 @@ class PendingTable {
   uint64_t pending_ = 0;
   uint64_t live_stripes_ = 0;
   uint64_t early_deaths_ = 0;
-  std::deque<std::pair<uint64_t, LogStripeId>> dead_;  // superseding sequence (ascending), log stripe
+  std::deque<std::pair<uint64_t, LogStripeId>>
+      dead_;  // superseding sequence (ascending), log stripe
   std::vector<std::vector<uint64_t>> held_;
 };
 

@@ -1,5 +1,6 @@
-// RowTable: the committed places of every data stripe, n words each (8 bytes a word). Rows live in groups of
-// kRowGroupStripes that are allocated when first written, so an empty array costs one pointer a group.
+// RowTable: the committed places of every data stripe, n words each (8 bytes a word). Rows live in
+// groups of kRowGroupStripes that are allocated when first written, so an empty array costs one
+// pointer a group.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,9 @@ class RowTable {
 
   // The words of a group, stripe by stripe; empty if the whole group is `zero`.
   [[nodiscard]] std::span<const RowWord> Group(uint32_t group) const {
-    return groups_[group] ? std::span<const RowWord>(groups_[group].get(), size_t{StripesIn(group)} * n_)
-                          : std::span<const RowWord>();
+    return groups_[group]
+               ? std::span<const RowWord>(groups_[group].get(), size_t{StripesIn(group)} * n_)
+               : std::span<const RowWord>();
   }
   void SetGroup(uint32_t group, std::span<const RowWord> words);
 

@@ -89,7 +89,8 @@ void State::ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ign
     SetRowWord(record.stripe, change.index, {change.word, change.crc}, changes);
     if (change.index < geometry_.k()) {
       const uint64_t upto = ignore_versions ? entry.sequence : change.version;
-      Supersede(geometry_.Chunk(record.stripe, change.index), upto, entry.sequence, commit, changes);
+      Supersede(geometry_.Chunk(record.stripe, change.index), upto, entry.sequence, commit,
+                changes);
     }
   }
 }
@@ -168,8 +169,9 @@ class StateLoader final : public RunVisitor {
       superseded.push_back(member.superseded);
       live |= !member.superseded;
       const bool twice = !member.superseded && state_.pending.Find(member.chunk).has_value();
-      const bool held = member.word.has_slot() &&
-                        state_.pending.Holds(state_.geometry().SsdOf(member.chunk), member.word.slot());
+      const bool held =
+          member.word.has_slot() &&
+          state_.pending.Holds(state_.geometry().SsdOf(member.chunk), member.word.slot());
       consistent_ = consistent_ && !twice && !held;
     }
     consistent_ = consistent_ && live;

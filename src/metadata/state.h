@@ -1,5 +1,5 @@
-// State: rows, pending chunks and volumes after some entry of the log. Apply is the one meaning of a record; normal
-// running, recovery and check all go through it.
+// State: rows, pending chunks and volumes after some entry of the log. Apply is the one meaning of
+// a record; normal running, recovery and check all go through it.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct SsdSlot {
   auto operator<=>(const SsdSlot&) const = default;
 };
 
-// What an entry means for slots. `freed`: this state no longer needs them (I3); when they may be used again is not
-// decided here (I1). `kept`: freed by an earlier entry and now needed again, since a commit installed a version that
-// a newer write had superseded meanwhile (I5).
+// What an entry means for slots. `freed`: this state no longer needs them (I3); when they may be
+// used again is not decided here (I1). `kept`: freed by an earlier entry and now needed again,
+// since a commit installed a version that a newer write had superseded meanwhile (I5).
 struct SlotChanges {
   std::vector<SsdSlot> freed;
   std::vector<SsdSlot> kept;
@@ -41,7 +41,8 @@ class State {
   PendingTable pending;
   VolumeTable volumes;
 
-  // Applies one entry, in the order of the log, and appends to `changes`. `ignore_versions` is a canary of the tests.
+  // Applies one entry, in the order of the log, and appends to `changes`. `ignore_versions` is a
+  // canary of the tests.
   void Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_versions = false);
 
   // Where a chunk's latest version lies: its pending version, or its row's word.
@@ -80,14 +81,16 @@ void State::ForEachSlot(Visit&& visit) const {
     for (size_t i = 0; i < words.size(); ++i) {
       if (words[i].word.has_slot()) {
         const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(i / geometry_.n));
-        visit(geometry_.SsdOf(stripe, static_cast<uint32_t>(i % geometry_.n)), words[i].word.slot());
+        visit(geometry_.SsdOf(stripe, static_cast<uint32_t>(i % geometry_.n)),
+              words[i].word.slot());
       }
     }
   }
   pending.ForEachLive([&](LogStripeId id) {
     for (const LogStripeMember& member : pending.View(id).members) {
       const StripeIndex stripe = geometry_.StripeOf(member.chunk);
-      const bool in_row = rows.Get(stripe, geometry_.IndexInStripe(member.chunk)).word == member.word;
+      const bool in_row =
+          rows.Get(stripe, geometry_.IndexInStripe(member.chunk)).word == member.word;
       if (member.word.has_slot() && !in_row) {
         visit(geometry_.SsdOf(member.chunk), member.word.slot());
       }

@@ -72,7 +72,8 @@ void VolumeTable::Unreserve(ExtentIndex extent) {
 }
 
 void VolumeTable::Create(VolumeId id, std::string name, uint64_t size_bytes) {
-  EPLOG_CHECK(!volumes_.contains(id.value) && !names_.contains(name), "a volume id or name is used twice");
+  EPLOG_CHECK(!volumes_.contains(id.value) && !names_.contains(name),
+              "a volume id or name is used twice");
   names_[name] = id.value;
   Volume& volume = volumes_[id.value];
   volume.id = id;
@@ -105,9 +106,9 @@ void VolumeTable::Delete(VolumeId id) {
 
 void VolumeTable::Assign(VolumeId id, uint32_t logical, ExtentIndex extent) {
   Volume* volume = Find(id);
-  EPLOG_CHECK(volume != nullptr && owners_[extent.value].volume.value == 0 &&
-                  !volume->extents.Get(logical),
-              "an extent has one owner");
+  EPLOG_CHECK(
+      volume != nullptr && owners_[extent.value].volume.value == 0 && !volume->extents.Get(logical),
+      "an extent has one owner");
   free_.erase(extent.value);
   owners_[extent.value] = {id, logical};
   volume->extents.Set(logical, extent);

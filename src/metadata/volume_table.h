@@ -1,5 +1,5 @@
-// VolumeTable: volumes and which extents they own. Free extents are handed out lowest first, so that the same
-// requests give the same layout and the same free space (section 5).
+// VolumeTable: volumes and which extents they own. Free extents are handed out lowest first, so
+// that the same requests give the same layout and the same free space (section 5).
 #pragma once
 
 #include <array>

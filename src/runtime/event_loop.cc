@@ -109,7 +109,8 @@ void EventLoop::Abort() {
   BeforeAbort();
   ready_.clear();
   timers_.clear();
-  // The youngest first: a task that another one started may refer to what is in its starter's frame.
+  // The youngest first: a task that another one started may refer to what is in its starter's
+  // frame.
   while (roots_.prev != &roots_) {
     roots_.prev->handle.destroy();  // unlinks itself
   }

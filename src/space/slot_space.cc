@@ -39,7 +39,8 @@ SlotIndex SlotSpace::Claim(DeviceIndex ssd) {
     }
     candidates = ~space.used[word];
   }
-  const SlotIndex slot(static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(candidates))));
+  const SlotIndex slot(
+      static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(candidates))));
   MarkUsed(ssd, slot);
   space.cursor = slot.value + 1 == geometry_.slots ? 0 : slot.value + 1;
   space.wrapped |= space.cursor == 0;

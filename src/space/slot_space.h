@@ -1,15 +1,15 @@
 // SlotSpace: which slots may be taken, and when a freed one may be taken again (I1).
 //
-// A slot is free, claimed (handed out, not yet described), in use, or waiting: freed by some entry F, until an entry
-// whose mark covers F is itself stable, and until nobody pins it. On each SSD commit_width slots are closed to
-// foreground writes, so that commit can always go on (section 5).
+// A slot is free, claimed (handed out, not yet described), in use, or waiting: freed by some entry
+// F, until an entry whose mark covers F is itself stable, and until nobody pins it. On each SSD
+// commit_width slots are closed to foreground writes, so that commit can always go on (section 5).
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <optional>
 #include <span>
-#include <memory_resource>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,7 +35,8 @@ class SlotSpace {
     const uint64_t closed = use == SlotUse::kForeground ? geometry_.commit_width() : 0;
     return ssds_[ssd.value].free >= closed + count;
   }
-  // The next free slot after the last one handed out, so that fresh stripes get consecutive slots. CanClaim holds.
+  // The next free slot after the last one handed out, so that fresh stripes get consecutive slots.
+  // CanClaim holds.
   SlotIndex Claim(DeviceIndex ssd);
   // A claim that no entry describes: free at once.
   void Unclaim(DeviceIndex ssd, SlotIndex slot) { Release(ssd, slot); }
@@ -50,7 +51,8 @@ class SlotSpace {
   }
   // A slot that waits is needed again (and has been pinned all the time, so nobody has it).
   void KeepAfterAll(DeviceIndex ssd, SlotIndex slot);
-  // An entry with this mark is stable: what entries up to it freed is free. True if anything became free.
+  // An entry with this mark is stable: what entries up to it freed is free. True if anything became
+  // free.
   bool Covered(uint64_t mark);
   // The highest entry that freed something still waiting for a covering mark.
   [[nodiscard]] std::optional<uint64_t> newest_waiting() const {

@@ -1,4 +1,5 @@
-// An array on memory devices under the virtual clock, for tests that need neither faults nor crashes.
+// An array on memory devices under the virtual clock, for tests that need neither faults nor
+// crashes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +51,8 @@ class TestArray {
     for (uint32_t i = 0; i < shape.n + shape.m; ++i) {
       const bool log = i >= shape.n;
       memory_.push_back(std::make_unique<MemoryDevice>(
-            (log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i), log ? shape.log_bytes : shape.ssd_bytes));
+          (log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i),
+          log ? shape.log_bytes : shape.ssd_bytes));
       counting_.push_back(std::make_unique<CountingDevice>(*memory_.back()));
     }
     CreateOptions options;
@@ -60,8 +62,9 @@ class TestArray {
     options.ring_bytes = shape.ring_bytes;
     options.entropy = 1;
     std::vector<Device*> all = Devices();
-    const Status created = RunTask(
-        loop, Array::Create(loop, {all.begin(), all.begin() + shape.n}, {all.begin() + shape.n, all.end()}, options));
+    const Status created =
+        RunTask(loop, Array::Create(loop, {all.begin(), all.begin() + shape.n},
+                                    {all.begin() + shape.n, all.end()}, options));
     EXPECT_TRUE(created.ok()) << created.error().ToString();
     Open();
   }

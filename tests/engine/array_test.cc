@@ -11,7 +11,8 @@ TEST(Array, NeverWrittenReadsAsZeros) {
   EXPECT_EQ(test.Read(volume, 12345, 5000), std::vector<std::byte>(5000));
 }
 
-class ArrayGeometry : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t, JournalMode>> {
+class ArrayGeometry
+    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t, JournalMode>> {
  protected:
   static ArrayShape Shape() {
     ArrayShape shape;
@@ -29,7 +30,8 @@ TEST_P(ArrayGeometry, RandomWritesSurviveKillCommitCheckpointAndRestart) {
   const auto scribble = [&](int writes) {
     for (int i = 0; i < writes; ++i) {
       const size_t offset = random.Below(kSize);
-      const size_t size = std::min<size_t>(kSize - offset, 1 + random.Below(random.OneIn(8) ? 400000 : 9000));
+      const size_t size =
+          std::min<size_t>(kSize - offset, 1 + random.Below(random.OneIn(8) ? 400000 : 9000));
       const auto bytes = RandomBytes(random, size);
       ASSERT_TRUE(test.Write(volume, offset, bytes).ok());
       std::copy(bytes.begin(), bytes.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -63,11 +65,13 @@ TEST_P(ArrayGeometry, RandomWritesSurviveKillCommitCheckpointAndRestart) {
   verify("after a restart");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, ArrayGeometry,
-    ::testing::Values(std::tuple(3U, 1U, 4096U, JournalMode::kFull), std::tuple(2U, 1U, 4096U, JournalMode::kLog),
-                      std::tuple(8U, 2U, 4096U, JournalMode::kFull), std::tuple(6U, 2U, 16384U, JournalMode::kLog),
-                      std::tuple(7U, 3U, 4096U, JournalMode::kFull), std::tuple(10U, 4U, 65536U, JournalMode::kLog)));
+INSTANTIATE_TEST_SUITE_P(Shapes, ArrayGeometry,
+                         ::testing::Values(std::tuple(3U, 1U, 4096U, JournalMode::kFull),
+                                           std::tuple(2U, 1U, 4096U, JournalMode::kLog),
+                                           std::tuple(8U, 2U, 4096U, JournalMode::kFull),
+                                           std::tuple(6U, 2U, 16384U, JournalMode::kLog),
+                                           std::tuple(7U, 3U, 4096U, JournalMode::kFull),
+                                           std::tuple(10U, 4U, 65536U, JournalMode::kLog)));
 
 TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
   TestArray test({});
@@ -77,7 +81,8 @@ TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
   const auto bytes = RandomBytes(random, 100000);
   ASSERT_TRUE(test.Write(a, 5, bytes).ok());
   EXPECT_EQ(RunTask(test.loop, test.array->CreateVolume("a", 1)).error().code, ErrorCode::kExists);
-  EXPECT_EQ(RunTask(test.loop, test.array->RenameVolume(a, "b", false)).error().code, ErrorCode::kExists);
+  EXPECT_EQ(RunTask(test.loop, test.array->RenameVolume(a, "b", false)).error().code,
+            ErrorCode::kExists);
   ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(a, "b", true)).ok());
   EXPECT_FALSE(test.array->GetVolume(b));
   ASSERT_EQ(test.array->Volumes().size(), 1U);

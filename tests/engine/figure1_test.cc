@@ -1,5 +1,6 @@
-// Figure 1 of the EPLOG supplement, as far as it shows without buffers: four SSDs, RAID-5, one log device. The new
-// chunks of a request become one log stripe however many stripes they come from; the SSDs see only them.
+// Figure 1 of the EPLOG supplement, as far as it shows without buffers: four SSDs, RAID-5, one log
+// device. The new chunks of a request become one log stripe however many stripes they come from;
+// the SSDs see only them.
 
 #include "tests/engine/array_fixture.h"
 
@@ -9,7 +10,9 @@ namespace {
 constexpr uint64_t kChunk = 4096;
 
 // Chunk letters of the figure: column 0 = A, 1 = B, 2 = C of a data stripe.
-uint64_t At(char column, uint64_t stripe) { return (stripe * 3 + static_cast<uint64_t>(column - 'A')) * kChunk; }
+uint64_t At(char column, uint64_t stripe) {
+  return (stripe * 3 + static_cast<uint64_t>(column - 'A')) * kChunk;
+}
 
 class Figure1 : public ::testing::Test {
  protected:

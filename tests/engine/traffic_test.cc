@@ -1,4 +1,5 @@
-// Exact traffic: what reaches the devices, to the byte, and that the array's own counters say the same.
+// Exact traffic: what reaches the devices, to the byte, and that the array's own counters say the
+// same.
 
 #include <algorithm>
 #include <numeric>
@@ -54,8 +55,8 @@ void ResetCounters(TestArray& test, uint32_t devices) {
 constexpr uint64_t kUpdates = 20'000;
 constexpr uint64_t kUpdateBytes = 4096;
 
-Task<void> Updater(Array& array, VolumeId volume, uint64_t size, Random& random, std::span<const std::byte> data,
-                   uint64_t& left, uint64_t& running) {
+Task<void> Updater(Array& array, VolumeId volume, uint64_t size, Random& random,
+                   std::span<const std::byte> data, uint64_t& left, uint64_t& running) {
   while (left != 0) {
     --left;
     const uint64_t offset = random.Below(size / kUpdateBytes) * kUpdateBytes;
@@ -94,7 +95,8 @@ TEST_P(RandomUpdates, WriteJustTheUsersChunksToTheSsdsAndReadNothing) {
   uint64_t left = kUpdates;
   uint64_t running = GetParam();
   for (uint64_t i = 0; i < GetParam(); ++i) {
-    test.loop.Spawn(Updater(*test.array, volume, kSize, random, block.span().first(kUpdateBytes), left, running));
+    test.loop.Spawn(Updater(*test.array, volume, kSize, random, block.span().first(kUpdateBytes),
+                            left, running));
   }
   ASSERT_TRUE(test.loop.RunUntil([&] { return running == 0; }));
   ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
@@ -150,7 +152,8 @@ TEST(SequentialWrites, AreFullStripesInLargeRequests) {
   EXPECT_EQ(after.log_chunk_bytes, 0U);
   EXPECT_EQ(after.full_stripe_writes, kSize / 24576);
   const uint64_t data_and_parity = kSize / 6 * 8;
-  EXPECT_EQ(totals.ssd_written, data_and_parity + after.ssd_metadata_bytes - before.ssd_metadata_bytes);
+  EXPECT_EQ(totals.ssd_written,
+            data_and_parity + after.ssd_metadata_bytes - before.ssd_metadata_bytes);
   const uint64_t average = totals.ssd_written / totals.ssd_writes;
   std::printf("average device write %lu bytes\n", static_cast<unsigned long>(average));
   EXPECT_GE(average, 32U << 10);

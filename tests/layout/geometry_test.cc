@@ -81,7 +81,8 @@ TEST(Geometry, LiesAsFigure1OfTheSupplement) {
   Geometry g;
   g.n = 4;
   g.m = 1;
-  const std::vector<std::vector<uint32_t>> ssds = {{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 3, 1}, {1, 2, 3, 0}};
+  const std::vector<std::vector<uint32_t>> ssds = {
+      {0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 3, 1}, {1, 2, 3, 0}};
   for (uint32_t s = 0; s < 4; ++s) {
     for (uint32_t index = 0; index < 4; ++index) {
       EXPECT_EQ(g.SsdOf(StripeIndex(s), index).value, ssds[s][index]) << s << " " << index;

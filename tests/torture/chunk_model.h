@@ -26,7 +26,8 @@ bool SameBytes(const Content& content, size_t begin, std::span<const std::byte> 
 class ChunkModel {
  public:
   static constexpr size_t kMaxPending = 3;  // the number of states grows with its factorial
-  static constexpr size_t kMaxStates = 32;  // each write that failed may double it; a read settles it
+  static constexpr size_t kMaxStates =
+      32;  // each write that failed may double it; a read settles it
 
   [[nodiscard]] bool CanWrite() const {
     return pending_.size() < kMaxPending && states_.size() <= kMaxStates;

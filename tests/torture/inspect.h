@@ -23,7 +23,8 @@ struct Inspection {
   std::string suspect;      // but may find what this device has lost
   bool whole = false;       // every device must be ok
   bool close = false;       // at the end
-  bool tolerant = false;    // faults are injected: an error ends the inspection, which then says so by `failed`
+  bool tolerant =
+      false;  // faults are injected: an error ends the inspection, which then says so by `failed`
   // out
   std::string wrong;  // empty: all is well
   std::unique_ptr<Array> array;

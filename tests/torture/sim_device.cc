@@ -465,10 +465,10 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
 
 CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest) {
   using Fate = CutStyle::Fate;
-  static constexpr Fate kFates[] = {Fate::kKeep,  Fate::kDrop,  Fate::kDrop,     Fate::kEach,
-                                    Fate::kEach,  Fate::kEach,  Fate::kEach,     Fate::kNewer,
-                                    Fate::kOlder, Fate::kOlder, Fate::kDropKind, Fate::kKeepKind,
-                                    Fate::kAnswered, Fate::kAnswered};
+  static constexpr Fate kFates[] = {
+      Fate::kKeep,     Fate::kDrop,     Fate::kDrop,     Fate::kEach,    Fate::kEach,
+      Fate::kEach,     Fate::kEach,     Fate::kNewer,    Fate::kOlder,   Fate::kOlder,
+      Fate::kDropKind, Fate::kKeepKind, Fate::kAnswered, Fate::kAnswered};
   static constexpr IoKind kKinds[] = {
       IoKind::kData,   IoKind::kParity,         IoKind::kEntry,      IoKind::kRing,
       IoKind::kRepair, IoKind::kCheckpointPage, IoKind::kSuperblock, IoKind::kCheckpointRoot};
