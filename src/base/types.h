@@ -18,7 +18,7 @@ struct Index {
 
   constexpr Index() = default;
   constexpr explicit Index(Rep v) : value(v) {}
-  constexpr auto operator<=>(const Index&) const = default;
+  constexpr auto operator<=>(const Index&) const = default;  // NOLINT(modernize-use-nullptr)
   constexpr Index& operator++() {
     ++value;
     return *this;
@@ -52,7 +52,7 @@ std::string UuidToString(const Uuid& uuid);
 struct Epoch {
   uint64_t number = 0;
   uint64_t random = 0;
-  constexpr auto operator<=>(const Epoch&) const = default;
+  constexpr auto operator<=>(const Epoch&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 constexpr uint64_t DivideUp(uint64_t a, uint64_t b) {

@@ -41,7 +41,8 @@ void ErrorLine(std::string_view verb, std::string_view kind, std::string_view wh
 }
 
 bool ColourWanted() {
-  static const bool wanted = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  static const bool wanted = ::isatty(STDOUT_FILENO) == 1 &&
+                             std::getenv("NO_COLOR") == nullptr;  // NOLINT(concurrency-mt-unsafe)
   return wanted;
 }
 

@@ -30,7 +30,7 @@ constexpr char kVerb[] = "create";
 class MadeThings {
  public:
   MadeThings() {
-    current_ = this;
+    current = this;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action = {};
       action.sa_handler = &MadeThings::OnSignal;
@@ -41,7 +41,7 @@ class MadeThings {
   MadeThings(const MadeThings&) = delete;
   MadeThings& operator=(const MadeThings&) = delete;
   ~MadeThings() {
-    current_ = nullptr;
+    current = nullptr;
     if (!kept_) {
       RemoveAll();
     }
@@ -65,13 +65,13 @@ class MadeThings {
     }
   }
   static void OnSignal(int signal) {
-    if (current_ != nullptr && !current_->kept_) {
-      current_->RemoveAll();
+    if (current != nullptr && !current->kept_) {
+      current->RemoveAll();
     }
     ::raise(signal);  // by its default now: the caller sees how we ended
   }
 
-  static inline MadeThings* current_ = nullptr;
+  static inline MadeThings* current = nullptr;
   std::vector<std::string> paths_;
   bool kept_ = false;
 };

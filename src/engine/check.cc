@@ -1,6 +1,7 @@
 // Array::Check: every reference, CRC and parity of the state at hand. Reads only.
 
 #include <array>
+#include <bitset>
 #include <cstring>
 #include <string>
 
@@ -102,7 +103,8 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
   std::vector<Buffer> buffers;
   std::array<const std::byte*, kMaxSsds> content{};
   std::array<RowWord, kMaxSsds> words;
-  uint64_t bad = 0;
+  std::bitset<kMaxSsds> bad;
+  bool data_is_bad = false;
   for (uint32_t i = 0; i < g.n; ++i) {
     words[i] = core_.state->rows.Get(stripe, i);
     pins.Add(g.SsdOf(stripe, i), words[i].word);
@@ -114,10 +116,10 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
         i < g.k() ? Where(g.Chunk(stripe, i)) : "parity of stripe " + std::to_string(stripe.value);
     Task<bool> checking = CheckSlot(g.SsdOf(stripe, i), words[i], buffers[i].span(), what);
     const bool good = co_await checking;
-    bad |= good ? 0 : uint64_t{1} << i;
+    bad[i] = !good;
+    data_is_bad = data_is_bad || (!good && i < g.k());
   }
-  const uint64_t data_mask = (uint64_t{1} << g.k()) - 1;
-  if ((bad & data_mask) != 0) {
+  if (data_is_bad) {
     co_return OkStatus();
   }
   std::array<std::byte*, kMaxParity> parity{};
@@ -128,7 +130,7 @@ Task<Status> Checker::CheckRow(StripeIndex stripe) {
   }
   core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
   for (uint32_t j = 0; j < g.m; ++j) {
-    const bool readable = (bad >> (g.k() + j) & 1) == 0;
+    const bool readable = !bad[g.k() + j];
     ++report.parity_checked;
     if (readable && std::memcmp(parity[j], content[g.k() + j], g.chunk_bytes) != 0) {
       Problem(Device(g.SsdOf(stripe, g.k() + j)) + ": parity of stripe " +

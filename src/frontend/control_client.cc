@@ -26,7 +26,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  Status Connect(const std::string& path);
+  Status Connect(const std::string& path) const;
   Status Send(const std::string& text) const;
   // One line without its end; an error if the server hung up.
   Result<std::string> Line();
@@ -36,7 +36,7 @@ class Connection {
   std::string received_;
 };
 
-Status Connection::Connect(const std::string& path) {
+Status Connection::Connect(const std::string& path) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (fd_ < 0 || path.size() >= sizeof(address.sun_path)) {

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 #include "frontend/daemon.h"
 
@@ -68,7 +69,8 @@ void LeaveTerminal(const std::string& log_path) {
     ::close(log);
   }
   if (::chdir("/") != 0) {
-    std::fprintf(stderr, "eplog: cannot leave the working directory: %s\n", std::strerror(errno));
+    std::fprintf(stderr, "eplog: cannot leave the working directory: %s\n",
+                 std::generic_category().message(errno).c_str());
   }
 }
 
@@ -96,13 +98,15 @@ int RunDaemonised(bool foreground, const std::string& log_path,
   }
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-    std::fprintf(stderr, "eplog: cannot go to the background: %s\n", std::strerror(errno));
+    std::fprintf(stderr, "eplog: cannot go to the background: %s\n",
+                 std::generic_category().message(errno).c_str());
     return 1;
   }
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) {
-    std::fprintf(stderr, "eplog: cannot go to the background: %s\n", std::strerror(errno));
+    std::fprintf(stderr, "eplog: cannot go to the background: %s\n",
+                 std::generic_category().message(errno).c_str());
     return 1;
   }
   if (child > 0) {

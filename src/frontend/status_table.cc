@@ -18,9 +18,9 @@ namespace {
 using Out = std::back_insert_iterator<std::string>;
 
 const Json& Part(const Json& json, std::string_view key) {
-  static const Json kEmpty = Json::object();
+  static const Json empty = Json::object();
   const auto found = json.is_object() ? json.find(key) : json.end();
-  return found == json.end() ? kEmpty : *found;
+  return found == json.end() ? empty : *found;
 }
 
 uint64_t Number(const Json& json, std::string_view key) {

@@ -116,11 +116,10 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
   for (size_t j = 0; j < log_crcs.size(); ++j) {
     stripes_[id].log_crcs[j] = log_crcs[j];
   }
-  uint32_t* tail = &stripes_[id].first;
   for (size_t i = 0; i < members.size(); ++i) {
     const uint32_t at = NewMember();
     // NewMember may have moved members_: find the end of the list anew.
-    tail = &stripes_[id].first;
+    uint32_t* tail = &stripes_[id].first;
     while (*tail != kNone) {
       tail = &members_[*tail].next;
     }

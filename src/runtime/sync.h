@@ -22,8 +22,9 @@ class Event {
     bool timed = false;
     EventLoop::TimerKey timer{};
     [[nodiscard]] bool linked() const { return prev != nullptr; }
+    // The analyzer loses track of who is linked in these rings.
     void Unlink() {
-      prev->next = next;
+      prev->next = next;  // NOLINT(clang-analyzer-core.NullDereference)
       next->prev = prev;
       prev = next = nullptr;
     }
@@ -217,7 +218,7 @@ class AsyncMutex {
    private:
     friend class AsyncMutex;
     void Unlink() {
-      prev_->next_ = next_;
+      prev_->next_ = next_;  // NOLINT(clang-analyzer-core.NullDereference)
       next_->prev_ = prev_;
       prev_ = next_ = nullptr;
     }
