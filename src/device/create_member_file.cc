@@ -56,7 +56,8 @@ class NewFile {
     if (fstat(fd_, &file) != 0 || !S_ISREG(file.st_mode)) {
       return Fail(ErrorCode::kInvalidArgument, path_ + " is not a regular file");
     }
-    // Asked for now and not in open, which would leave a file behind where it is refused.
+    // O_DIRECT is set once the file is ours: an open with it creates the file even where it is then
+    // refused.
     if (ftruncate(fd_, 0) != 0) {
       return FailErrno(errno, path_ + ": cannot be emptied");
     }
