@@ -42,10 +42,44 @@ enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2 };
 enum class DeviceState : uint8_t { kOk = 1, kFailed = 2, kMissing = 3, kRebuilding = 4 };
 enum class ArrayState : uint8_t { kClean, kActive, kDegraded, kRebuilding, kFailed };
 
-const char* DeviceRoleName(DeviceRole role);
-const char* DeviceStateName(DeviceState state);
-const char* ArrayStateName(ArrayState state);
-const char* JournalModeName(JournalMode mode);
+// The words for them, as scripts read them. Here, so that every room has the same.
+constexpr const char* DeviceRoleName(DeviceRole role) {
+  return role == DeviceRole::kSsd ? "ssd" : "log";
+}
+
+constexpr const char* DeviceStateName(DeviceState state) {
+  switch (state) {
+    case DeviceState::kOk:
+      return "ok";
+    case DeviceState::kFailed:
+      return "failed";
+    case DeviceState::kMissing:
+      return "missing";
+    case DeviceState::kRebuilding:
+      return "rebuilding";
+  }
+  return "unknown";
+}
+
+constexpr const char* ArrayStateName(ArrayState state) {
+  switch (state) {
+    case ArrayState::kClean:
+      return "clean";
+    case ArrayState::kActive:
+      return "active";
+    case ArrayState::kDegraded:
+      return "degraded";
+    case ArrayState::kRebuilding:
+      return "rebuilding";
+    case ArrayState::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+constexpr const char* JournalModeName(JournalMode mode) {
+  return mode == JournalMode::kFull ? "full" : "log";
+}
 
 struct DeviceStatus {
   std::string name;  // ssd0 ..., log0 ...

@@ -1,48 +1,10 @@
-// ArrayImpl::GetStatus and the names of what it tells.
+// ArrayImpl::GetStatus.
 
 #include <algorithm>
 
 #include "engine/array_impl.h"
 
 namespace eplog {
-
-const char* DeviceRoleName(DeviceRole role) {
-  return role == DeviceRole::kSsd ? "ssd" : "log";
-}
-
-const char* DeviceStateName(DeviceState state) {
-  switch (state) {
-    case DeviceState::kOk:
-      return "ok";
-    case DeviceState::kFailed:
-      return "failed";
-    case DeviceState::kMissing:
-      return "missing";
-    case DeviceState::kRebuilding:
-      return "rebuilding";
-  }
-  return "unknown";
-}
-
-const char* ArrayStateName(ArrayState state) {
-  switch (state) {
-    case ArrayState::kClean:
-      return "clean";
-    case ArrayState::kActive:
-      return "active";
-    case ArrayState::kDegraded:
-      return "degraded";
-    case ArrayState::kRebuilding:
-      return "rebuilding";
-    case ArrayState::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
-
-const char* JournalModeName(JournalMode mode) {
-  return mode == JournalMode::kFull ? "full" : "log";
-}
 
 void ArrayImpl::FillDevices(ArrayStatus& status) const {
   const Geometry& g = core_.geometry;

@@ -10,40 +10,6 @@
 namespace eplog {
 namespace {
 
-const char* RoleName(DeviceRole role) {
-  return role == DeviceRole::kSsd ? "ssd" : "log";
-}
-
-const char* StateName(DeviceState state) {
-  switch (state) {
-    case DeviceState::kOk:
-      return "ok";
-    case DeviceState::kFailed:
-      return "failed";
-    case DeviceState::kMissing:
-      return "missing";
-    case DeviceState::kRebuilding:
-      return "rebuilding";
-  }
-  return "unknown";
-}
-
-const char* StateName(ArrayState state) {
-  switch (state) {
-    case ArrayState::kClean:
-      return "clean";
-    case ArrayState::kActive:
-      return "active";
-    case ArrayState::kDegraded:
-      return "degraded";
-    case ArrayState::kRebuilding:
-      return "rebuilding";
-    case ArrayState::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
-
 Json ArrayToJson(const ArrayStatus& status, const ServingInfo& serving) {
   Json array = {
       {"uuid", status.uuid},
@@ -52,8 +18,8 @@ Json ArrayToJson(const ArrayStatus& status, const ServingInfo& serving) {
       {"data_chunks", status.data_chunks},
       {"parity_chunks", status.parity_chunks},
       {"chunk_bytes", status.chunk_bytes},
-      {"journal", status.journal == JournalMode::kFull ? "full" : "log"},
-      {"state", StateName(status.state)},
+      {"journal", JournalModeName(status.journal)},
+      {"state", ArrayStateName(status.state)},
       {"capacity_bytes", status.capacity_bytes},
       {"allocated_bytes", status.allocated_bytes},
       {"free_bytes", status.free_bytes},
@@ -74,8 +40,8 @@ Json DeviceToJson(const DeviceStatus& device) {
   Json json = {
       {"name", device.name},
       {"path", device.path},
-      {"role", RoleName(device.role)},
-      {"state", StateName(device.state)},
+      {"role", DeviceRoleName(device.role)},
+      {"state", DeviceStateName(device.state)},
       {"size_bytes", device.size_bytes},
       {"reads", device.reads},
       {"writes", device.writes},
