@@ -5,17 +5,20 @@
 #include "engine/keeper.h"
 
 namespace eplog {
+namespace {
+
+template <typename Visit>
+void ForEachBit(uint64_t mask, Visit&& visit) {
+  for (; mask != 0; mask &= mask - 1) {
+    visit(DeviceIndex(static_cast<uint8_t>(std::countr_zero(mask))));
+  }
+}
+
+}  // namespace
 
 Grant::~Grant() {
-  for (uint8_t i = 0; claimed_ != 0; ++i, claimed_ >>= 1) {
-    if ((claimed_ & 1) != 0) {
-      core_.space.Unclaim(DeviceIndex(i), slots_[i].slot());
-      core_.space_changed.NotifyAll();
-    }
-  }
-  if (blocks_ != 0) {
-    appender_.TakeBack(blocks_);
-    core_.space_changed.NotifyAll();
+  if ((claimed_ | owing_ | blocks_) != 0) {
+    admission_.GiveBack(*this);
   }
 }
 
@@ -24,32 +27,41 @@ SlotWord Grant::TakeSlot(DeviceIndex ssd) {
   return slots_[ssd.value];
 }
 
-bool Admission::HaveSlots(uint64_t ssd_mask) const {
-  for (uint8_t i = 0; ssd_mask != 0; ++i, ssd_mask >>= 1) {
-    if ((ssd_mask & 1) != 0 && !core_.space.CanClaim(DeviceIndex(i), SlotUse::kForeground)) {
-      return false;
-    }
-  }
-  return true;
+void Admission::GiveBack(Grant& grant) {
+  ForEachBit(grant.claimed_,
+             [&](DeviceIndex ssd) { core_.space.Unclaim(ssd, grant.slots_[ssd.value].slot()); });
+  ForEachBit(grant.owing_, [&](DeviceIndex ssd) { --owing_[ssd.value]; });
+  appender_.TakeBack(grant.blocks_);
+  core_.space_changed.NotifyAll();
 }
 
-void Admission::Take(Grant& grant, uint64_t ssd_mask, uint64_t blocks) {
-  grant.claimed_ = ssd_mask;
-  for (uint8_t i = 0; ssd_mask != 0; ++i, ssd_mask >>= 1) {
-    if ((ssd_mask & 1) != 0) {
-      grant.slots_[i] = SlotWord::At(core_.space.Claim(DeviceIndex(i)));
-    }
-  }
-  appender_.Promise(blocks);
-  grant.blocks_ = blocks;
+bool Admission::HaveSlots(const Need& need) const {
+  const uint32_t closed = core_.geometry.commit_width();
+  bool have = true;
+  ForEachBit(need.ssds | need.owing, [&](DeviceIndex ssd) {
+    have = have && core_.SlotsToSpare(ssd) > closed + owing_[ssd.value];
+  });
+  return have;
 }
 
-Task<Status> Admission::Admit(Grant& grant, uint64_t ssd_mask, uint64_t blocks) {
-  ssd_mask &= core_.members.live_mask();
+void Admission::Take(Grant& grant, const Need& need) {
+  grant.claimed_ = need.ssds;
+  ForEachBit(need.ssds, [&](DeviceIndex ssd) {
+    grant.slots_[ssd.value] = SlotWord::At(core_.space.Claim(ssd));
+  });
+  grant.owing_ = need.owing;
+  ForEachBit(need.owing, [&](DeviceIndex ssd) { ++owing_[ssd.value]; });
+  appender_.Promise(need.blocks);
+  grant.blocks_ = need.blocks;
+}
+
+Task<Status> Admission::Admit(Grant& grant, Need need) {
+  need.ssds &= core_.members.live_mask();
+  need.owing &= core_.members.live_mask();
   Status running = core_.Running();
   EPLOG_CO_TRY(running);
-  if (!turn_.locked() && HaveSlots(ssd_mask) && appender_.CanPromise(blocks)) {
-    Take(grant, ssd_mask, blocks);
+  if (!turn_.locked() && HaveSlots(need) && appender_.CanPromise(need.blocks)) {
+    Take(grant, need);
     keeper_->LookSoon();
     co_return OkStatus();
   }
@@ -57,16 +69,15 @@ Task<Status> Admission::Admit(Grant& grant, uint64_t ssd_mask, uint64_t blocks) 
   Task<AsyncMutex::Guard> lock = turn_.Lock();
   const AsyncMutex::Guard guard = co_await lock;
   waiting_ = true;
-  ssd_mask_ = ssd_mask;
-  blocks_ = blocks;
-  while (!core_.stop_error && !(HaveSlots(ssd_mask) && appender_.CanPromise(blocks))) {
+  need_ = need;
+  while (!core_.stop_error && !(HaveSlots(need) && appender_.CanPromise(need.blocks))) {
     core_.kick.NotifyAll();
     co_await core_.space_changed.Wait();
   }
   waiting_ = false;
   running = core_.Running();
   EPLOG_CO_TRY(running);
-  Take(grant, ssd_mask, blocks);
+  Take(grant, need);
   keeper_->LookSoon();
   co_return OkStatus();
 }

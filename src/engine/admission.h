@@ -1,6 +1,11 @@
 // Admission: space is promised to a foreground request before it takes any lock and before anything
 // is acknowledged (section 5): one slot on each SSD that it writes, and log room. First come, first
 // served.
+//
+// What it leaves free is all that parity commit may need to bring everything home, so that a
+// request never waits for room that cannot come: on each SSD commit_width slots, and one for each
+// parity chunk there that commit will write without giving an old one back (State::owed); in the
+// log CommitCost. Requests on their way count as if they were pending already.
 #pragma once
 
 #include <array>
@@ -11,14 +16,14 @@
 
 namespace eplog {
 
+class Admission;
 class Keeper;
 
-// What one request holds until it hands it on. Gives back on destruction what was not taken.
+// What one request holds until it hands it on. Lives until the request's entry is applied; gives
+// back on destruction what was not taken.
 class [[nodiscard]] Grant {
  public:
-  Grant(Core& core, Appender& appender) : core_(core), appender_(appender) {
-    slots_.fill(SlotWord::Absent());
-  }
+  explicit Grant(Admission& admission) : admission_(admission) { slots_.fill(SlotWord::Absent()); }
   Grant(const Grant&) = delete;
   Grant& operator=(const Grant&) = delete;
   ~Grant();
@@ -30,10 +35,10 @@ class [[nodiscard]] Grant {
 
  private:
   friend class Admission;
-  Core& core_;
-  Appender& appender_;
+  Admission& admission_;
   std::array<SlotWord, kMaxSsds> slots_{};
   uint64_t claimed_ = 0;  // mask
+  uint64_t owing_ = 0;    // mask: SSDs on which a commit of this will owe a slot
   uint64_t blocks_ = 0;
 };
 
@@ -41,27 +46,36 @@ class Admission {
  public:
   Admission(Core& core, Appender& appender) : core_(core), appender_(appender), turn_(core.loop) {}
 
-  // Claims a slot on every live SSD of `ssd_mask` and promises `blocks` of log into `grant`. Waits
-  // while there is no room. Fails only if the array stops.
-  Task<Status> Admit(Grant& grant, uint64_t ssd_mask, uint64_t blocks);
+  struct Need {
+    uint64_t ssds = 0;    // mask: a slot on each of these that is live
+    uint64_t owing = 0;   // mask: commit will take one there and give none back
+    uint64_t blocks = 0;  // of log
+  };
+  // Claims the slots and promises the log room into `grant`. Waits while there is none. Fails only
+  // if the array stops.
+  Task<Status> Admit(Grant& grant, Need need);
 
   // Somebody waits for this now.
-  [[nodiscard]] bool waiting_for_log() const { return waiting_ && !appender_.CanPromise(blocks_); }
-  [[nodiscard]] bool waiting_for_slots() const { return waiting_ && !HaveSlots(ssd_mask_); }
+  [[nodiscard]] bool waiting_for_log() const {
+    return waiting_ && !appender_.CanPromise(need_.blocks);
+  }
+  [[nodiscard]] bool waiting_for_slots() const { return waiting_ && !HaveSlots(need_); }
   [[nodiscard]] bool waiting() const { return waiting_; }
   void set_keeper(Keeper& keeper) { keeper_ = &keeper; }
 
  private:
-  [[nodiscard]] bool HaveSlots(uint64_t ssd_mask) const;
-  void Take(Grant& grant, uint64_t ssd_mask, uint64_t blocks);
+  friend class Grant;
+  [[nodiscard]] bool HaveSlots(const Need& need) const;
+  void Take(Grant& grant, const Need& need);
+  void GiveBack(Grant& grant);
 
   Core& core_;
   Appender& appender_;
   Keeper* keeper_ = nullptr;
   AsyncMutex turn_;
   bool waiting_ = false;
-  uint64_t ssd_mask_ = 0;
-  uint64_t blocks_ = 0;
+  Need need_;                               // of who waits
+  std::array<uint32_t, kMaxSsds> owing_{};  // by SSD, of requests on their way
 };
 
 }  // namespace eplog

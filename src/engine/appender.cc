@@ -53,7 +53,6 @@ struct Appender::Entry {
 
 Appender::Appender(Core& core)
     : core_(core),
-      wake_(core.loop),
       applied_changed_(core.loop),
       chunks_(core.geometry.n),
       last_write_(core.geometry.extents(), 0) {}
@@ -86,8 +85,25 @@ bool Appender::RoomInLog(uint64_t blocks, uint64_t reserve) const {
   return log_used() + blocks + reserve <= core_.geometry.log_blocks;
 }
 
+// A promise of two blocks may become one pending chunk, in a stripe of its own.
+uint64_t Appender::ClosedBlocks(uint64_t promised) const {
+  return core_.commit_cost.ClosedBlocks(core_.state->pending_stripes() + promised / 2,
+                                        core_.state->pending.pending_chunks() + promised / 2);
+}
+
 bool Appender::CanPromise(uint64_t blocks) const {
-  return RoomInLog(promised_blocks_ + blocks, core_.geometry.log_reserve_blocks());
+  const uint64_t promised = promised_blocks_ + blocks;
+  return RoomInLog(promised, ClosedBlocks(promised));
+}
+
+uint64_t Appender::UrgentRoom() const {
+  const uint64_t taken = log_used() + promised_blocks_ + urgent_.size() + kLogReserveForRecovery;
+  return core_.geometry.log_blocks - std::min(core_.geometry.log_blocks, taken);
+}
+
+uint64_t Appender::CheckpointGain() const {
+  const uint64_t oldest = core_.state->pending.OldestLivePlace().value_or(applied_.place);
+  return std::min(oldest, applied_.place) - std::min(oldest, log_tail());
 }
 
 void Appender::Submit(ChunkWrite& write) {
@@ -98,7 +114,7 @@ void Appender::Submit(ChunkWrite& write) {
   }
   chunks_[core_.geometry.SsdOf(write.chunk).value].push_back(&write);
   ++queued_chunks_;
-  wake_.NotifyAll();
+  core_.append.NotifyAll();
 }
 
 void Appender::Submit(RecordWrite& record, bool urgent) {
@@ -117,7 +133,7 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
     record.max_bytes += MaxRecordBytes(volume);
   }
   (urgent ? urgent_ : records_).push_back(&record);
-  wake_.NotifyAll();
+  core_.append.NotifyAll();
 }
 
 Task<void> Appender::WaitApplied(uint64_t sequence) {
@@ -128,7 +144,7 @@ Task<void> Appender::WaitApplied(uint64_t sequence) {
 
 void Appender::CheckpointCounts(uint64_t place) {
   checkpoint_place_ = place;
-  Wake();
+  core_.append.NotifyAll();
 }
 
 void Appender::UnpinLog(uint64_t place) {
@@ -168,7 +184,7 @@ bool Appender::CanAppend() {
   }
   const uint64_t unstable = (next_.place - flusher_->stable_place()) * kBlockBytes;
   blocked_ = unstable >= kMaxUnstableBytes || RingShort() ||
-             (!urgent_.empty() && !RoomInLog(1, kLogReserveForRecovery));
+             (!urgent_.empty() && !RoomInLog(1 + promised_blocks_, kLogReserveForRecovery));
   if (blocked_) {
     core_.kick.NotifyAll();
   }
@@ -184,7 +200,7 @@ Task<Status> Appender::AppendMark() {
 
 Task<void> Appender::End() {
   ending_ = true;
-  wake_.NotifyAll();
+  core_.append.NotifyAll();
   while (running_ || !in_flight_.empty()) {
     co_await applied_changed_.Wait();
   }
@@ -194,7 +210,7 @@ Task<void> Appender::Run() {
   running_ = true;
   while (true) {
     while (!core_.stop_error && !CanAppend() && !ending_) {
-      co_await wake_.Wait();
+      co_await core_.append.Wait();
     }
     if (core_.stop_error) {
       FailAll();
@@ -203,7 +219,7 @@ Task<void> Appender::Run() {
       break;
     }
     if (core_.stop_error) {
-      co_await wake_.Wait();
+      co_await core_.append.Wait();
       continue;
     }
     std::unique_ptr<Entry> entry = NewEntry();
@@ -279,7 +295,8 @@ void Appender::TakeLogStripe(Entry& entry) {
     ChunkWrite* write = queue.front();
     queue.pop_front();
     --queued_chunks_;
-    promised_blocks_ -= BlocksForChunk();
+    promised_blocks_ -=
+        BlocksForChunk();  // the log stripe takes less than its members were promised
     data[record.members.size()] = write->data;
     record.members.push_back({write->chunk, write->word, write->crc});
     entry.chunk_writes.push_back(write);
@@ -408,7 +425,7 @@ void Appender::CompleteInOrder() {
     entry->log_chunks.clear();
     spare_.push_back(std::move(entry));
   }
-  wake_.NotifyAll();
+  core_.append.NotifyAll();
   applied_changed_.NotifyAll();
 }
 
@@ -422,6 +439,8 @@ void Appender::Finish(Entry& entry) {
     slot_changes_.kept.clear();
     core_.state->Apply(header, slot_changes_, core_.canary(Canary::kRowNoVersions));
     core_.space.FreedBy(header.sequence, slot_changes_.freed);
+    // Slots were freed, promises given back, stripes committed: whoever waits looks again.
+    core_.space_changed.NotifyAll();
     for (const SsdSlot& slot : slot_changes_.kept) {
       core_.space.KeepAfterAll(slot.ssd, slot.slot);
     }
@@ -468,6 +487,7 @@ void Appender::CheckInvariants(const EntryHeader& header) const {
     state.ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {
       EPLOG_CHECK(core_.space.IsUsed(ssd, slot), "I1: a slot that is needed is free");
     });
+    EPLOG_CHECK(state.CountsAreRight(), "section 5: what commit will need is counted wrongly");
   }
 }
 
@@ -484,6 +504,7 @@ void Appender::NoteWrites(const Entry& entry) {
   const uint64_t now = core_.loop.NowUs();
   if (!entry.chunk_writes.empty() && (ages_.empty() || now >= ages_.back().second + kAgeSampleUs)) {
     ages_.emplace_back(entry.header.sequence, now);
+    static_cast<void>(OldestPendingUs());  // forgets what is older than anything pending
   }
 }
 

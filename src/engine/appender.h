@@ -7,9 +7,10 @@
 // a narrow stripe waits for company; nothing waits on a timer, since the completion of an entry
 // looks again.
 //
-// Log room is promised at admission (TryPromise), before any lock is taken, so an append never
-// waits for space that only a holder of its locks could free. Row installs of commits and marks are
-// urgent: they go first and may use the part of the log that is closed to the foreground.
+// Log room is promised at admission, before any lock is taken, so an append never waits for space
+// that only a holder of its locks could free. Row installs of commits and marks are urgent: they go
+// first and may use the part of the log that is closed to the foreground; who submits them has seen
+// that there is UrgentRoom.
 #pragma once
 
 #include <coroutine>
@@ -105,6 +106,11 @@ class Appender {
   [[nodiscard]] bool CanPromise(uint64_t blocks) const;
   void Promise(uint64_t blocks) { promised_blocks_ += blocks; }
   void TakeBack(uint64_t blocks) { promised_blocks_ -= blocks; }
+  // Log blocks closed to the foreground while what is pending now is, and `promised` blocks become
+  // pending too.
+  [[nodiscard]] uint64_t ClosedBlocks(uint64_t promised) const;
+  // Blocks that urgent entries can still have.
+  [[nodiscard]] uint64_t UrgentRoom() const;
 
   // ---- pieces; the caller awaits `piece.completion`. One promise a piece is consumed:
   // BlocksForChunk() for a chunk, 1 for a record that is not urgent.
@@ -117,7 +123,6 @@ class Appender {
   // A task of the loop, until End.
   Task<void> Run();
   Task<void> End();
-  void Wake() { wake_.NotifyAll(); }
 
   [[nodiscard]] const Position& applied() const { return applied_; }
   [[nodiscard]] bool idle() const { return in_flight_.empty() && !HasWork(); }
@@ -125,7 +130,8 @@ class Appender {
 
   [[nodiscard]] uint64_t log_tail() const;  // oldest place still needed
   [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }
-  [[nodiscard]] uint64_t checkpoint_place() const { return checkpoint_place_; }
+  // Log blocks that a checkpoint would free, as things stand.
+  [[nodiscard]] uint64_t CheckpointGain() const;
   void CheckpointCounts(uint64_t place);
   [[nodiscard]] bool blocked() const {
     return blocked_;
@@ -184,7 +190,6 @@ class Appender {
 
   Core& core_;
   Flusher* flusher_ = nullptr;
-  Event wake_;
   Event applied_changed_;
   Epoch epoch_;
   Position next_;     // of the next entry to be made

@@ -362,23 +362,36 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   Task<Status> flush = flusher_.FlushAll();
   status = co_await flush;
   EPLOG_CO_TRY(status);
+  committer_.ForgetFailures();
   const std::vector<StripeIndex> stripes = committer_.OldestStripes(SIZE_MAX);
   std::span<const StripeIndex> rest(stripes);
+  Status failure;
   while (!rest.empty()) {
-    const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width() * size_t{4});
-    // Room as for the foreground: what is closed to it belongs to the keeper's own passes.
-    Grant grant(core_, appender_);
-    Task<Status> admit = admission_.Admit(grant, 0, keeper_.LogBlocksFor(count));
+    const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width());
+    // Room as for the foreground: what is closed to it belongs to the keeper's own commits.
+    Grant grant(admission_);
+    Task<Status> admit = admission_.Admit(
+        grant, {.blocks = core_.commit_cost.Blocks(
+                    core_.geometry.commit_width(),
+                    uint64_t{core_.geometry.commit_width()} * core_.geometry.k())});
     status = co_await admit;
     EPLOG_CO_TRY(status);
     Task<Status> commit = committer_.Commit(rest.first(count));
     status = co_await commit;
-    EPLOG_CO_TRY(status);
+    if (!status.ok() && status.error().code == ErrorCode::kBusy) {
+      continue;  // the log was short after all
+    }
+    Status running = core_.Running();
+    EPLOG_CO_TRY(running);
+    if (failure.ok()) {
+      failure = std::move(status);  // the others are committed all the same
+    }
     rest = rest.subspan(count);
     if (progress) {
       progress(stripes.size() - rest.size(), stripes.size());
     }
   }
+  EPLOG_CO_TRY(failure);
   Task<Status> last = flusher_.FlushAll();
   co_return co_await last;
 }

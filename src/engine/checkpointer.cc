@@ -158,6 +158,8 @@ Task<Result<CheckpointPointer>> Checkpointer::WritePages(const Appender::Positio
   EPLOG_CHECK(1 + root.runs[0].blocks <= core_.geometry.metadata_blocks / 2,
               "a checkpoint fits its half");
   pointer.root_crc = Crc32c(root_bytes);
+  written_blocks_ =
+      (1 + root.runs[0].blocks) * static_cast<uint64_t>(std::popcount(pointer.ssd_mask));
 
   PageHeader header{
       PageKind::kRun, pointer.generation, pointer.random, pointer.root_block + 1, 0, 0};

@@ -36,6 +36,8 @@ class Checkpointer {
 
   // Sequence of the newest checkpoint that counts.
   [[nodiscard]] uint64_t covered() const { return covered_; }
+  // What the last checkpoint of this life wrote, all copies counted.
+  [[nodiscard]] uint64_t written_blocks() const { return written_blocks_; }
 
  private:
   [[nodiscard]] uint64_t ChooseSsds(uint64_t generation) const;
@@ -53,6 +55,7 @@ class Checkpointer {
   Superblocks& superblocks_;
   AsyncMutex turn_;
   uint64_t covered_ = 0;
+  uint64_t written_blocks_ = 0;
 };
 
 // Reads root and run of the checkpoint that `pointer` names from whatever SSD has them whole, into

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
+#include <string>
 
 #include "base/check.h"
 #include "base/crc32c.h"
@@ -21,21 +21,23 @@ struct Committer::Install {
   std::vector<RowWord> old_words;  // as the parity covers them
   std::vector<RowWord> words;      // what the row will say
   bool ready = false;              // the record is to be submitted
+  Status status;                   // why it is not
 };
 
-std::vector<StripeIndex> Committer::OldestStripes(size_t limit, uint64_t before_place) const {
+std::vector<StripeIndex> Committer::OldestStripes(size_t limit) const {
   std::vector<StripeIndex> stripes;
   std::unordered_set<uint32_t> seen;
   std::vector<ChunkIndex> chunks;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
-    if (!stripes.empty() && core_.state->pending.PlaceOf(id) >= before_place) {
+    if (core_.state->pending.SequenceOf(id) > flusher_.stable()) {
       return false;
     }
     chunks.clear();
     core_.state->pending.PendingChunksOf(id, chunks);
     for (const ChunkIndex chunk : chunks) {
       const StripeIndex stripe = core_.geometry.StripeOf(chunk);
-      if (stripes.size() < limit && seen.insert(stripe.value).second) {
+      if (stripes.size() < limit && !failed_.contains(stripe.value) &&
+          seen.insert(stripe.value).second) {
         stripes.push_back(stripe);
       }
     }
@@ -45,50 +47,71 @@ std::vector<StripeIndex> Committer::OldestStripes(size_t limit, uint64_t before_
 }
 
 Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
-  const size_t width = core_.geometry.commit_width();
+  Status first_failure;
   while (!stripes.empty()) {
-    const size_t count = std::min(width, stripes.size());
     Task<AsyncMutex::Guard> locking = turn_.Lock();
     const AsyncMutex::Guard guard = co_await locking;
-    Task<Status> slots = WaitForSlots();
-    Status have = co_await slots;
-    EPLOG_CO_TRY(have);
-    Task<Status> batch = CommitBatch(stripes.first(count));
+    Task<Result<size_t>> room = WaitForRoom(stripes);
+    const Result<size_t> count = co_await room;
+    if (!count.ok()) {
+      Error error = count.error();
+      co_return Fail(std::move(error));
+    }
+    Task<Status> batch = CommitBatch(stripes.first(*count));
     Status status = co_await batch;
-    EPLOG_CO_TRY(status);
-    stripes = stripes.subspan(count);
+    Status running = core_.Running();
+    EPLOG_CO_TRY(running);
+    if (first_failure.ok()) {
+      first_failure = std::move(status);
+    }
+    stripes = stripes.subspan(*count);
   }
   ++core_.traffic.commits;
-  co_return OkStatus();
+  co_return first_failure;
 }
 
-// A parity slot on every SSD for each stripe of a batch.
-bool Committer::HaveSlots() const {
-  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-    const DeviceIndex ssd(i);
-    if (core_.members.live(ssd) &&
-        !core_.space.CanClaim(ssd, SlotUse::kCommit, core_.geometry.commit_width())) {
-      return false;
+// How many of the first stripes find a slot for each parity chunk.
+size_t Committer::FittingSlots(std::span<const StripeIndex> stripes) const {
+  const Geometry& g = core_.geometry;
+  std::array<uint32_t, kMaxSsds> taken{};
+  for (size_t count = 0; count < stripes.size(); ++count) {
+    for (uint32_t i = g.k(); i < g.n; ++i) {
+      const DeviceIndex ssd = g.SsdOf(stripes[count], i);
+      if (core_.members.live(ssd) && ++taken[ssd.value] > core_.space.free(ssd)) {
+        return count;
+      }
     }
   }
-  return true;
+  return stripes.size();
 }
 
-// The foreground leaves commit_width slots on each SSD. What an earlier batch took of them comes
-// back once what it freed is covered by a stable mark, or when a read lets go of its pin.
-Task<Status> Committer::WaitForSlots() {
-  while (!HaveSlots()) {
+// How many of the first stripes can be committed together now. The foreground leaves commit_width
+// slots on each SSD, and one for each parity chunk that gives none back. What an earlier batch took
+// beyond that comes back once what it freed is covered by a stable mark, or when a read lets go of
+// its pin.
+Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes) {
+  stripes = stripes.first(std::min<size_t>(stripes.size(), core_.geometry.commit_width()));
+  while (true) {
     Status status = core_.Running();
     EPLOG_CO_TRY(status);
-    if (core_.space.newest_waiting().value_or(0) > flusher_.covered()) {
+    if (!HasLogRoom()) {
+      co_return Fail(ErrorCode::kBusy, "no log room for a parity commit");
+    }
+    size_t count = FittingSlots(stripes);
+    if (count < stripes.size() && core_.space.newest_waiting().value_or(0) > flusher_.covered()) {
       Task<Status> mark = flusher_.FlushAndMark();
       status = co_await mark;
       EPLOG_CO_TRY(status);
-    } else {
+    } else if (count == 0) {
       co_await core_.space_changed.Wait();
+    } else {
+      const uint64_t room = appender_.UrgentRoom();
+      while (core_.commit_cost.Blocks(count, count * core_.geometry.k()) > room) {
+        --count;
+      }
+      co_return count;
     }
   }
-  co_return OkStatus();
 }
 
 Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
@@ -114,7 +137,14 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
     group.Start(Prepare(*install));
   }
   Task<Status> all = group.Wait();
-  Status status = co_await all;
+  static_cast<void>(co_await all);  // each install has its own outcome
+  Status status;
+  for (const auto& install : installs) {
+    if (!install->status.ok()) {
+      failed_.insert(install->stripe.value);
+      status = install->status;
+    }
+  }
   for (const auto& install : installs) {
     if (install->ready) {
       appender_.Submit(install->record, true);
@@ -175,10 +205,14 @@ Task<Status> Committer::Prepare(Install& install) {
   }
   Task<Status> read = ReadVersions(install, data);
   Status status = co_await read;
-  if (!status.ok() && status.error().code == ErrorCode::kBusy) {
-    co_return OkStatus();  // overwritten meanwhile: the stripe's turn comes again
+  if (!status.ok()) {
+    if (status.error().code != ErrorCode::kBusy) {  // overwritten meanwhile: its turn comes again
+      install.status = Fail(status.error().code, "parity commit of stripe " +
+                                                     std::to_string(install.stripe.value) + ": " +
+                                                     status.error().message);
+    }
+    co_return OkStatus();
   }
-  EPLOG_CO_TRY(status);
   Task<Status> write = WriteParity(install, data);
   status = co_await write;
   EPLOG_CO_TRY(status);
@@ -278,8 +312,7 @@ Task<Status> Committer::WriteParity(Install& install, std::span<const std::span<
     const DeviceIndex ssd = g.SsdOf(install.stripe, g.k() + j);
     SlotWord word = SlotWord::Absent();
     if (core_.members.live(ssd)) {
-      EPLOG_CHECK(core_.space.CanClaim(ssd, SlotUse::kCommit),
-                  "section 5: no slot is left for commit");
+      EPLOG_CHECK(core_.space.free(ssd) != 0, "section 5: no slot is left for commit");
       word = SlotWord::At(core_.space.Claim(ssd));
       SlotWord place = word;
       if (core_.canary(Canary::kParityInPlace) && install.old_words[g.k() + j].word.has_slot()) {

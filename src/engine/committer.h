@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/appender.h"
@@ -27,20 +28,29 @@ class Committer {
         writer_(writer),
         turn_(core.loop) {}
 
-  // Stripes with pending chunks, those of the oldest log stripes first; at most `limit`, and only
-  // of log stripes that lie before `before_place` (the oldest one always counts).
-  [[nodiscard]] std::vector<StripeIndex> OldestStripes(size_t limit,
-                                                       uint64_t before_place = UINT64_MAX) const;
+  // Stripes with pending chunks that are stable, those of the oldest log stripes first; at most
+  // `limit`. Stripes whose commit failed are left out until ForgetFailures.
+  [[nodiscard]] std::vector<StripeIndex> OldestStripes(size_t limit) const;
 
-  // Commits what is pending *and stable* in these stripes. At most commit_width at once; the
-  // installs of one such batch are submitted together, so that they share entries (section 5).
+  // Commits what is pending *and stable* in these stripes, commit_width at once or what slots and
+  // log permit; the installs of one such batch are submitted together, so that they share entries
+  // (section 5). Waits for slots, never for log room: kBusy without it, after what was done so far.
+  // A stripe that cannot be read does not keep the others from being committed; its error is
+  // returned in the end.
   Task<Status> Commit(std::span<const StripeIndex> stripes);
+
+  // There is log room to commit a stripe at least.
+  [[nodiscard]] bool HasLogRoom() const {
+    return core_.commit_cost.Blocks(1, core_.geometry.k()) <= appender_.UrgentRoom();
+  }
+  [[nodiscard]] bool has_failures() const { return !failed_.empty(); }
+  void ForgetFailures() { failed_.clear(); }
 
  private:
   struct Install;  // one stripe on its way
 
-  [[nodiscard]] bool HaveSlots() const;
-  Task<Status> WaitForSlots();
+  [[nodiscard]] size_t FittingSlots(std::span<const StripeIndex> stripes) const;
+  Task<Result<size_t>> WaitForRoom(std::span<const StripeIndex> stripes);
   Task<Status> CommitBatch(std::span<const StripeIndex> stripes);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);
@@ -56,6 +66,7 @@ class Committer {
   ChunkReader& reader_;
   Writer& writer_;
   AsyncMutex turn_;  // one batch at a time: commit_width slots are kept free for one
+  std::unordered_set<uint32_t> failed_;  // stripes that could not be read
 };
 
 }  // namespace eplog

@@ -3,6 +3,7 @@
 // here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "base/random.h"
 #include "base/types.h"
 #include "device/members.h"
+#include "engine/commit_cost.h"
 #include "engine/hooks.h"
 #include "eplog/options.h"
 #include "eplog/status.h"
@@ -40,7 +42,9 @@ struct Core {
         space(geometry),
         rings(event_loop, members, geometry, identity.array_uuid, pool),
         random(open_options.entropy),
+        commit_cost(geometry),
         space_changed(event_loop),
+        append(event_loop),
         kick(event_loop),
         stopped(event_loop) {
     if (hooks.before_io) {
@@ -68,7 +72,9 @@ struct Core {
   Traffic traffic;
   Traffic lifetime_before;  // of earlier lives, from the checkpoint
 
+  const CommitCost commit_cost;
   Event space_changed;  // slots or log room may have become free
+  Event append;         // the appender should look whether it can make an entry
   Event kick;           // the keeper should look whether something is due or short
 
   // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way
@@ -81,6 +87,7 @@ struct Core {
       stop_error = error;
       stopped.NotifyAll();
       space_changed.NotifyAll();
+      append.NotifyAll();
       kick.NotifyAll();
     }
   }
@@ -91,6 +98,12 @@ struct Core {
     Error error = *stop_error;
     error.message = "the array has stopped: " + error.message;
     return Fail(std::move(error));
+  }
+
+  // Free slots on an SSD beyond those that committing all that is pending will take for good.
+  [[nodiscard]] uint32_t SlotsToSpare(DeviceIndex ssd) const {
+    const uint32_t free = space.free(ssd);
+    return free - std::min(free, state->owed(ssd));
   }
 
   // Everything counted in this life so far.

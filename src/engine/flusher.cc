@@ -67,7 +67,6 @@ Task<Status> Flusher::FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds) 
     busy_ = false;
     if (!status.ok()) {
       core_.Stop(status.error());  // I7
-      appender_.Wake();
     }
     changed_.NotifyAll();
   }
@@ -126,7 +125,7 @@ void Flusher::Advance(uint64_t target) {
   core_.space.Covered(core_.canary(Canary::kSlotReuse) ? target : cover_);
   core_.space_changed.NotifyAll();
   core_.kick.NotifyAll();
-  appender_.Wake();
+  core_.append.NotifyAll();
 }
 
 }  // namespace eplog

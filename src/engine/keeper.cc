@@ -1,12 +1,15 @@
 #include "engine/keeper.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace eplog {
 namespace {
 
 constexpr uint64_t kFlushSoonBytes = Appender::kMaxUnstableBytes / 2;
 constexpr uint64_t kRetryUs = 1000;
+constexpr size_t kStepBatches = 4;   // of commit_width stripes
+constexpr uint64_t kLeastGain = 64;  // blocks of log, for which a checkpoint may be made
 
 }  // namespace
 
@@ -14,7 +17,9 @@ bool Keeper::LogShort() const {
   if (!core_.options.auto_commit) {
     return admission_.waiting_for_log();
   }
-  return appender_.log_used() * 8 > core_.geometry.log_blocks * 5 || admission_.waiting_for_log();
+  // Five sevenths of what the foreground may have.
+  const uint64_t open = core_.geometry.log_blocks - appender_.ClosedBlocks(0);
+  return appender_.log_used() * 7 > open * 5 || admission_.waiting_for_log();
 }
 
 bool Keeper::SlotsShort() const {
@@ -23,7 +28,12 @@ bool Keeper::SlotsShort() const {
   }
   const uint32_t closed = core_.geometry.commit_width();
   const uint32_t least = closed + (core_.geometry.reserve_slots() - closed) / 2;
-  return core_.space.free_min() < least || admission_.waiting_for_slots();
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    if (core_.members.live(DeviceIndex(i)) && core_.SlotsToSpare(DeviceIndex(i)) < least) {
+      return true;
+    }
+  }
+  return admission_.waiting_for_slots();
 }
 
 bool Keeper::RingsShort() const {
@@ -49,20 +59,25 @@ bool Keeper::MarkDue() const {
 }
 
 void Keeper::Start() {
-  tasks_.Add(2);
+  space_task_.Add();
+  stability_task_.Add();
   core_.loop.Spawn(Stability());
   core_.loop.Spawn(Space());
 }
 
 Task<void> Keeper::Stop() {
-  stopping_ = true;
+  stop_space_ = true;
   core_.kick.NotifyAll();
-  Task<void> wait = tasks_.Wait();
-  co_await wait;
+  Task<void> space = space_task_.Wait();
+  co_await space;
+  stop_stability_ = true;
+  core_.kick.NotifyAll();
+  Task<void> stability = stability_task_.Wait();
+  co_await stability;
 }
 
 Task<void> Keeper::Stability() {
-  while (!stopping_ && !core_.stop_error) {
+  while (!stop_stability_ && !core_.stop_error) {
     if (RingsShort()) {
       const uint64_t before = checkpointer_.covered();
       Task<Status> relief = FlushAndCheckpoint();
@@ -80,11 +95,11 @@ Task<void> Keeper::Stability() {
       co_await core_.kick.Wait();
     }
   }
-  tasks_.Done();
+  stability_task_.Done();
 }
 
 Task<void> Keeper::Space() {
-  while (!stopping_ && !core_.stop_error) {
+  while (!stop_space_ && !core_.stop_error) {
     if (LogShort() || SlotsShort()) {
       const uint64_t before =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
@@ -92,11 +107,17 @@ Task<void> Keeper::Space() {
       const Status status = co_await room;
       const uint64_t after =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
-      if (before == after || !status.ok()) {
-        // Nothing to gain at the moment: what holds the space is still in somebody's hands.
-        co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      if (before != after) {
+        continue;
       }
-    } else if (MarkDue()) {
+      if (!status.ok() && status.error().code != ErrorCode::kBusy && admission_.waiting()) {
+        // Nothing but what cannot be committed is left, and somebody waits for its space.
+        core_.Stop(status.error());
+        break;
+      }
+      // Nothing to gain at the moment: what holds the space is still in somebody's hands.
+      co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
+    } else if (MarkDue() && appender_.UrgentRoom() != 0) {
       Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
@@ -104,7 +125,7 @@ Task<void> Keeper::Space() {
       co_await core_.kick.Wait();
     }
   }
-  tasks_.Done();
+  space_task_.Done();
 }
 
 Task<Status> Keeper::FlushAndCheckpoint() {
@@ -115,55 +136,56 @@ Task<Status> Keeper::FlushAndCheckpoint() {
   co_return co_await checkpoint;
 }
 
-uint64_t Keeper::BlocksABatch() const {
-  const size_t installs =
-      (kMaxEntryHeaderBytes - kEntryFixedBytes) / MaxRowRecordBytes(core_.geometry.n);
-  return DivideUp(core_.geometry.commit_width(), installs);
-}
-
-uint64_t Keeper::LogBlocksFor(size_t stripes) const {
-  return DivideUp(stripes, core_.geometry.commit_width()) * BlocksABatch();
-}
-
-// A pass may append only so much that the part of the log closed to the foreground is enough for
-// it; a batch may need a mark before it.
-size_t Keeper::StripesThatFitReserve() const {
-  const uint64_t blocks = std::max<uint64_t>(1, (core_.geometry.log_reserve_blocks() - 4) / 2);
-  return std::max<uint64_t>(1, blocks / BlocksABatch()) * core_.geometry.commit_width();
-}
-
-std::vector<StripeIndex> Keeper::ChooseStripes(bool log_short) const {
-  const size_t enough = log_short ? SIZE_MAX
-                                  : std::max<size_t>(core_.geometry.commit_width(),
-                                                     core_.geometry.reserve_slots() / 4);
-  // For log room: the older half of what lies in the log.
-  const uint64_t before = log_short ? appender_.log_tail() + appender_.log_used() / 2 : UINT64_MAX;
-  return committer_.OldestStripes(std::min(enough, StripesThatFitReserve()), before);
-}
-
-Task<Status> Keeper::MakeRoom() {
-  Task<Status> flush = flusher_.FlushAll();
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
-  const bool log_short = LogShort();
-  if (log_short || SlotsShort()) {
-    const std::vector<StripeIndex> stripes = ChooseStripes(log_short);
-    if (!stripes.empty()) {
-      Task<Status> commit = committer_.Commit(stripes);
-      status = co_await commit;
-      EPLOG_CO_TRY(status);
-    }
+// A checkpoint writes the whole table, so it should free a good part of the log; less when somebody
+// waits for log, and whatever it frees when commits cannot go on without.
+bool Keeper::CheckpointPays() const {
+  const uint64_t gain = appender_.CheckpointGain();
+  if (gain == 0 || !committer_.HasLogRoom()) {
+    return gain != 0;
   }
-  if (SlotsShort()) {
+  const uint64_t blocks = core_.geometry.log_blocks;
+  if (!admission_.waiting_for_log()) {
+    return gain >= blocks / 4;
+  }
+  return gain >= std::min(blocks / 8, std::max(kLeastGain, 2 * checkpointer_.written_blocks()));
+}
+
+// What can be committed, of the oldest log stripes; a checkpoint if there is nothing.
+Task<Status> Keeper::CommitOldest() {
+  const size_t limit = kStepBatches * core_.geometry.commit_width();
+  std::vector<StripeIndex> stripes = committer_.OldestStripes(limit);
+  if (stripes.empty()) {
+    Task<Status> flush = flusher_.FlushAll();
+    Status status = co_await flush;
+    EPLOG_CO_TRY(status);
+    committer_.ForgetFailures();
+    stripes = committer_.OldestStripes(limit);
+  }
+  if (!stripes.empty()) {
+    Task<Status> commit = committer_.Commit(stripes);
+    co_return co_await commit;
+  }
+  if (LogShort() && appender_.CheckpointGain() != 0) {
+    Task<Status> checkpoint = FlushAndCheckpoint();
+    co_return co_await checkpoint;
+  }
+  co_return OkStatus();
+}
+
+// One step towards log room or slots; short, so that what comes next is decided anew.
+Task<Status> Keeper::MakeRoom() {
+  if (LogShort() && CheckpointPays()) {
+    Task<Status> checkpoint = FlushAndCheckpoint();
+    co_return co_await checkpoint;
+  }
+  Task<Status> commit = CommitOldest();
+  Status committed = co_await commit;
+  if (SlotsShort() && appender_.UrgentRoom() != 0 && !core_.stop_error) {
     Task<Status> mark = flusher_.FlushAndMark();
-    status = co_await mark;
+    Status status = co_await mark;
     EPLOG_CO_TRY(status);
   }
-  if (log_short) {
-    Task<Status> checkpoint = checkpointer_.Checkpoint();
-    status = co_await checkpoint;
-  }
-  co_return status;
+  co_return committed;
 }
 
 }  // namespace eplog

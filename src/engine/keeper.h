@@ -1,15 +1,13 @@
 // Keeper: the background work that keeps an array going (sections 5 and 7), in two tasks that must
 // not wait for each other:
 //   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no
-//   append, so that an
-//              append may wait for it.
+//              append, so that an append may wait for it.
 //   Space:     parity commit when log or slots run short, marks that let freed slots go,
-//   checkpoints for the log. Its
-//              commits append, and so may wait for Stability.
+//   checkpoints
+//              that free log. Its commits append, and so may wait for Stability.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "engine/admission.h"
 #include "engine/appender.h"
@@ -30,7 +28,8 @@ class Keeper {
         committer_(committer),
         checkpointer_(checkpointer),
         admission_(admission),
-        tasks_(core.loop) {}
+        space_task_(core.loop),
+        stability_task_(core.loop) {}
 
   void Start();
   // Cheap: kicks if something begins to run short.
@@ -39,24 +38,21 @@ class Keeper {
       core_.kick.NotifyAll();
     }
   }
-  // Ends both tasks after what they are doing.
+  // Ends both tasks after what they are doing: Space first, since what it does may wait for
+  // Stability.
   Task<void> Stop();
-
-  // Log blocks that committing so many stripes takes at most.
-  [[nodiscard]] uint64_t LogBlocksFor(size_t stripes) const;
 
  private:
   [[nodiscard]] bool LogShort() const;
   [[nodiscard]] bool SlotsShort() const;
   [[nodiscard]] bool RingsShort() const;
   [[nodiscard]] bool FlushDue() const;
-  [[nodiscard]] std::vector<StripeIndex> ChooseStripes(bool log_short) const;
-  [[nodiscard]] size_t StripesThatFitReserve() const;
-  [[nodiscard]] uint64_t BlocksABatch() const;
+  [[nodiscard]] bool CheckpointPays() const;
   [[nodiscard]] bool MarkDue() const;
   Task<void> Stability();
   Task<void> Space();
   Task<Status> MakeRoom();
+  Task<Status> CommitOldest();
   Task<Status> FlushAndCheckpoint();
 
   Core& core_;
@@ -65,8 +61,10 @@ class Keeper {
   Committer& committer_;
   Checkpointer& checkpointer_;
   Admission& admission_;
-  WaitGroup tasks_;
-  bool stopping_ = false;
+  WaitGroup space_task_;
+  WaitGroup stability_task_;
+  bool stop_space_ = false;
+  bool stop_stability_ = false;
 };
 
 }  // namespace eplog

@@ -108,12 +108,14 @@ Task<Status> Recovery::WriteRings(uint64_t upto) {
   co_return OkStatus();
 }
 
-// The first entry may eat one block of what is closed to the foreground, not more: or repeated
-// crashes would leave commits no room to free any.
+// The first entry may not eat of what is closed to the foreground: or repeated crashes would leave
+// commits no room to free any.
 bool Recovery::RoomForFirstEntry() const {
   const auto oldest = core_.state->pending.OldestPlace().value_or(checkpoint_.place);
   const uint64_t used = position_.place - std::min(oldest, checkpoint_.place);
-  return used + core_.geometry.log_reserve_blocks() <= core_.geometry.log_blocks &&
+  const uint64_t closed = core_.commit_cost.ClosedBlocks(core_.state->pending_stripes(),
+                                                         core_.state->pending.pending_chunks());
+  return used + closed <= core_.geometry.log_blocks &&
          core_.rings.Room(0) >= without_ring_.size() + 1;
 }
 

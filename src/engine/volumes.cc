@@ -57,8 +57,8 @@ Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
 }
 
 Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable) {
-  Grant grant(core_, appender_);
-  Task<Status> admit = admission_.Admit(grant, 0, 1);
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, {.blocks = 1});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   RecordWrite record;
@@ -245,8 +245,8 @@ Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
 }
 
 Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
-  Grant grant(core_, appender_);
-  Task<Status> admit = admission_.Admit(grant, 0, 1);
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, {.blocks = 1});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   std::vector<KeyedLocks::Guard> locks;

@@ -47,9 +47,10 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
                                 std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   const DeviceIndex ssd = g.SsdOf(chunk);
-  Grant grant(core_, appender_);
-  Task<Status> admit =
-      admission_.Admit(grant, uint64_t{1} << ssd.value, appender_.BlocksForChunk());
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, {.ssds = uint64_t{1} << ssd.value,
+                                                .owing = core_.state->WouldOwe(g.StripeOf(chunk)),
+                                                .blocks = appender_.BlocksForChunk()});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = chunks.Lock(chunk.value);
@@ -101,8 +102,9 @@ RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant,
 
 Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
-  Grant grant(core_, appender_);
-  Task<Status> admit = admission_.Admit(grant, (uint64_t{1} << g.n) - 1, 1);
+  Grant grant(admission_);
+  Task<Status> admit =
+      admission_.Admit(grant, {.ssds = (uint64_t{1} << g.n) - 1, .owing = 0, .blocks = 1});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = rows.Lock(stripe.value);

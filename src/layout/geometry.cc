@@ -12,8 +12,11 @@ constexpr uint64_t kMaxAreaBlocks = uint64_t{1} << 40;
 constexpr uint64_t kMaxAreaOffset = uint64_t{1} << 56;
 constexpr uint32_t kMaxSlots = UINT32_MAX - 2;  // two words of SlotWord are no slots
 
+constexpr uint64_t kMaxCommitBytes = uint64_t{32} << 20;  // in memory for one batch
+constexpr uint64_t kMaxCommitWidth = 64;
+
 uint64_t MinLogBlocks(uint32_t chunk_bytes) {
-  // Room for several of the largest lone entries besides the reserve of an eighth.
+  // Room for several of the largest lone entries besides what is closed to them (section 5).
   return std::max<uint64_t>(kMinLogBlocks, 16 * (1 + uint64_t{chunk_bytes} / kBlockBytes));
 }
 
@@ -115,7 +118,9 @@ uint64_t MinLogBytes(uint32_t chunk_bytes) {
 }
 
 uint32_t Geometry::commit_width() const {
-  return std::clamp<uint32_t>(reserve_slots() / 2, 1, 32);
+  const uint64_t fit = kMaxCommitBytes / (uint64_t{n} * chunk_bytes);
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(std::min<uint64_t>(reserve_slots() / 2, fit), 1, kMaxCommitWidth));
 }
 
 uint32_t Geometry::max_volumes() const {

@@ -61,8 +61,6 @@ struct Geometry {
   // Stripes in commit at once; as many slots on each SSD are closed to foreground writes (section
   // 5).
   [[nodiscard]] uint32_t commit_width() const;
-  // Log blocks closed to foreground writes.
-  [[nodiscard]] uint64_t log_reserve_blocks() const { return log_blocks / 8; }
   [[nodiscard]] uint32_t max_volumes() const;
   // Upper bound of one full checkpoint, in blocks, whatever the array holds.
   [[nodiscard]] uint64_t max_checkpoint_blocks() const;

@@ -144,14 +144,14 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
   return id;
 }
 
-void PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
+bool PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
                              const Died& died) {
   uint32_t at = buckets_[Bucket(chunk)];
   while (at != kNone && members_[at].chunk != chunk) {
     at = members_[at].hash_next;
   }
   if (at == kNone || stripes_[members_[at].log_stripe].sequence > upto) {
-    return;
+    return false;
   }
   members_[at].superseded = true;
   UnlinkFromHash(at);
@@ -162,6 +162,7 @@ void PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool 
     early_deaths_ += stripe.committed ? 0 : 1;
     Kill(id, by, died);
   }
+  return true;
 }
 
 void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
@@ -199,6 +200,15 @@ void PendingTable::Reclaim(LogStripeId id) {
 
 std::optional<uint64_t> PendingTable::OldestPlace() const {
   return oldest_ == kNone ? std::nullopt : std::optional(stripes_[oldest_].place);
+}
+
+std::optional<uint64_t> PendingTable::OldestLivePlace() const {
+  std::optional<uint64_t> place;
+  ForEachLive([&](LogStripeId id) {
+    place = stripes_[id].place;
+    return false;
+  });
+  return place;
 }
 
 void PendingTable::ForEachLive(const std::function<bool(LogStripeId)>& visit) const {

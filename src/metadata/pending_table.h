@@ -69,9 +69,9 @@ class PendingTable {
   // Supersedes the pending version of `chunk` if it is not newer than `upto`; `by` is the
   // superseding entry, `commit` says that a parity commit did it. When this kills its log stripe,
   // the members are handed to `died` (chunk, word) and no longer held; its log space stays taken
-  // until Stable(by).
+  // until Stable(by). False if there is no such pending version.
   using Died = std::function<void(const LogStripeMember&)>;
-  void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, const Died& died);
+  bool Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, const Died& died);
 
   // Everything up to `sequence` is stable: dead log stripes that were superseded by then give up
   // their space.
@@ -79,6 +79,8 @@ class PendingTable {
 
   // Place of the log chunks of the oldest log stripe that still needs them.
   [[nodiscard]] std::optional<uint64_t> OldestPlace() const;
+  // The same of the oldest that is live; newer ones may be on their way to the same end.
+  [[nodiscard]] std::optional<uint64_t> OldestLivePlace() const;
   // Does a live log stripe hold this slot?
   [[nodiscard]] bool Holds(DeviceIndex ssd, SlotIndex slot) const {
     return (held_[ssd.value][slot.value / 64] >> (slot.value % 64) & 1) != 0;

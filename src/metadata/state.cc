@@ -1,11 +1,19 @@
 #include "metadata/state.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/check.h"
 
 namespace eplog {
+
+State::State(const Geometry& geometry)
+    : rows(geometry),
+      pending(geometry),
+      volumes(geometry),
+      geometry_(geometry),
+      notes_(geometry.stripes, kBare) {}
 
 RowWord State::Latest(ChunkIndex chunk) const {
   if (const auto found = pending.Find(chunk)) {
@@ -23,9 +31,99 @@ bool State::RowIsZero(StripeIndex stripe) const {
   return true;
 }
 
+uint64_t State::BareParity(StripeIndex stripe) const {
+  uint64_t mask = 0;
+  for (uint32_t i = geometry_.k(); i < geometry_.n; ++i) {
+    if (!rows.Get(stripe, i).word.has_slot()) {
+      mask |= uint64_t{1} << geometry_.SsdOf(stripe, i).value;
+    }
+  }
+  return mask;
+}
+
+void State::Owe(StripeIndex stripe, bool more) {
+  for (uint64_t mask = BareParity(stripe); mask != 0; mask &= mask - 1) {
+    uint32_t& owed = owed_[static_cast<size_t>(std::countr_zero(mask))];
+    owed = more ? owed + 1 : owed - 1;
+  }
+}
+
+void State::NotePending(StripeIndex stripe) {
+  uint8_t& note = notes_[stripe.value];
+  if ((note & ~kBare) == 0) {
+    ++pending_stripes_;
+    if (note == kBare) {
+      Owe(stripe, true);
+    }
+  }
+  ++note;
+}
+
+void State::NoteSuperseded(StripeIndex stripe) {
+  uint8_t& note = notes_[stripe.value];
+  EPLOG_DCHECK((note & ~kBare) != 0, "a stripe has as many pending chunks as were noted");
+  --note;
+  if ((note & ~kBare) == 0) {
+    --pending_stripes_;
+    if (note == kBare) {
+      Owe(stripe, false);
+    }
+  }
+}
+
+void State::CountAnew() {
+  pending_stripes_ = 0;
+  owed_.fill(0);
+  std::fill(notes_.begin(), notes_.end(), kBare);
+  for (uint32_t group = 0; group < rows.groups(); ++group) {
+    const uint32_t first = group * kRowGroupStripes;
+    for (uint32_t s = 0; !rows.Group(group).empty() && s < rows.StripesIn(group); ++s) {
+      notes_[first + s] = BareParity(StripeIndex(first + s)) != 0 ? kBare : 0;
+    }
+  }
+  std::vector<ChunkIndex> chunks;
+  pending.ForEachLive([&](LogStripeId id) {
+    chunks.clear();
+    pending.PendingChunksOf(id, chunks);
+    for (const ChunkIndex chunk : chunks) {
+      NotePending(geometry_.StripeOf(chunk));
+    }
+    return true;
+  });
+}
+
+bool State::CountsAreRight() const {
+  uint64_t stripes = 0;
+  std::array<uint32_t, kMaxSsds> owed{};
+  for (uint32_t s = 0; s < geometry_.stripes; ++s) {
+    const StripeIndex stripe(s);
+    uint32_t chunks = 0;
+    for (uint32_t i = 0; i < geometry_.k(); ++i) {
+      chunks += pending.Find(geometry_.Chunk(stripe, i)) ? 1U : 0U;
+    }
+    const uint64_t bare = BareParity(stripe);
+    if (notes_[s] != (chunks | (bare != 0 ? kBare : 0U))) {
+      return false;
+    }
+    stripes += chunks != 0 ? 1 : 0;
+    for (uint32_t ssd = 0; ssd < geometry_.n && chunks != 0; ++ssd) {
+      owed[ssd] += static_cast<uint32_t>(bare >> ssd & 1);
+    }
+  }
+  return stripes == pending_stripes_ && owed == owed_;
+}
+
 void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes) {
   const RowWord old = rows.Get(stripe, index);
   rows.Set(stripe, index, word);
+  if (index >= geometry_.k() && old.word.has_slot() != word.word.has_slot()) {
+    uint8_t& note = notes_[stripe.value];
+    if ((note & ~kBare) != 0) {
+      uint32_t& owed = owed_[geometry_.SsdOf(stripe, index).value];
+      owed = word.word.has_slot() ? owed - 1 : owed + 1;
+    }
+    note = static_cast<uint8_t>((note & ~kBare) | (BareParity(stripe) != 0 ? kBare : 0));
+  }
   if (old.word.has_slot() && old.word != word.word) {
     const DeviceIndex ssd = geometry_.SsdOf(stripe, index);
     if (!pending.Holds(ssd, old.word.slot())) {
@@ -36,13 +134,16 @@ void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotCha
 
 void State::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
                       SlotChanges& changes) {
-  pending.Supersede(chunk, upto, by, commit, [this, &changes](const LogStripeMember& member) {
+  const auto died = [this, &changes](const LogStripeMember& member) {
     const RowWord row =
         rows.Get(geometry_.StripeOf(member.chunk), geometry_.IndexInStripe(member.chunk));
     if (member.word.has_slot() && row.word != member.word) {
       changes.freed.push_back({geometry_.SsdOf(member.chunk), member.word.slot()});
     }
-  });
+  };
+  if (pending.Supersede(chunk, upto, by, commit, died)) {
+    NoteSuperseded(geometry_.StripeOf(chunk));
+  }
 }
 
 void State::FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes) {
@@ -108,6 +209,9 @@ void State::Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_ve
       Supersede(member.chunk, entry.sequence, entry.sequence, false, changes);
     }
     pending.Add(entry.sequence, place, record.members, record.log_crcs);
+    for (const LogStripeMember& member : record.members) {
+      NotePending(geometry_.StripeOf(member.chunk));
+    }
     place += geometry_.chunk_blocks();
   }
 }
@@ -217,6 +321,7 @@ class StateLoader final : public RunVisitor {
         state_.volumes.Delete(item.id);
       }
     }
+    state_.CountAnew();
   }
 
  private:

@@ -2,6 +2,7 @@
 // a record; normal running, recovery and check all go through it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -32,8 +33,7 @@ struct SlotChanges {
 
 class State {
  public:
-  explicit State(const Geometry& geometry)
-      : rows(geometry), pending(geometry), volumes(geometry), geometry_(geometry) {}
+  explicit State(const Geometry& geometry);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
@@ -49,13 +49,26 @@ class State {
   [[nodiscard]] RowWord Latest(ChunkIndex chunk) const;
   [[nodiscard]] bool RowIsZero(StripeIndex stripe) const;
 
+  // ---- what parity commit will need (section 5)
+  // Parity words without a slot on this SSD, of stripes with a pending chunk: committing these
+  // takes a slot and gives none back.
+  [[nodiscard]] uint32_t owed(DeviceIndex ssd) const { return owed_[ssd.value]; }
+  // The SSDs (mask) that a first pending chunk in this stripe will owe a slot.
+  [[nodiscard]] uint64_t WouldOwe(StripeIndex stripe) const {
+    return notes_[stripe.value] == kBare ? BareParity(stripe) : 0;
+  }
+  [[nodiscard]] uint64_t pending_stripes() const { return pending_stripes_; }
+  // After loading: the counts above, from the tables.
+  void CountAnew();
+  [[nodiscard]] bool CountsAreRight() const;
+
   // Calls visit(ssd, slot) for every slot that this state needs, each once.
   template <typename Visit>
   void ForEachSlot(Visit&& visit) const;
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
   [[nodiscard]] size_t memory_bytes() const {
-    return rows.memory_bytes() + pending.memory_bytes() + volumes.memory_bytes();
+    return rows.memory_bytes() + pending.memory_bytes() + volumes.memory_bytes() + notes_.size();
   }
 
  private:
@@ -65,8 +78,18 @@ class State {
   void FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes);
   void SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes);
   void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, SlotChanges& changes);
+  [[nodiscard]] uint64_t BareParity(StripeIndex stripe) const;
+  void Owe(StripeIndex stripe, bool more);
+  void NotePending(StripeIndex stripe);
+  void NoteSuperseded(StripeIndex stripe);
 
   const Geometry& geometry_;
+  // For each stripe how many of its chunks are pending, and kBare if a parity word has no slot.
+  static constexpr uint8_t kBare = 0x80;
+  static_assert(kMaxSsds < kBare);
+  std::vector<uint8_t> notes_;
+  uint64_t pending_stripes_ = 0;
+  std::array<uint32_t, kMaxSsds> owed_{};
 };
 
 // The whole state as the stream of a full run (format/checkpoint.h).

@@ -1,8 +1,8 @@
 // SlotSpace: which slots may be taken, and when a freed one may be taken again (I1).
 //
 // A slot is free, claimed (handed out, not yet described), in use, or waiting: freed by some entry
-// F, until an entry whose mark covers F is itself stable, and until nobody pins it. On each SSD
-// commit_width slots are closed to foreground writes, so that commit can always go on (section 5).
+// F, until an entry whose mark covers F is itself stable, and until nobody pins it. How many free
+// slots who must leave to others is not decided here (section 5: Admission, Committer).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,6 @@
 
 namespace eplog {
 
-enum class SlotUse : uint8_t { kForeground, kCommit };
-
 class SlotSpace {
  public:
   explicit SlotSpace(const Geometry& geometry);
@@ -31,12 +29,8 @@ class SlotSpace {
   // While loading: the slot is in use.
   void MarkUsed(DeviceIndex ssd, SlotIndex slot);
 
-  [[nodiscard]] bool CanClaim(DeviceIndex ssd, SlotUse use, uint32_t count = 1) const {
-    const uint64_t closed = use == SlotUse::kForeground ? geometry_.commit_width() : 0;
-    return ssds_[ssd.value].free >= closed + count;
-  }
   // The next free slot after the last one handed out, so that fresh stripes get consecutive slots.
-  // CanClaim holds.
+  // There is one.
   SlotIndex Claim(DeviceIndex ssd);
   // A claim that no entry describes: free at once.
   void Unclaim(DeviceIndex ssd, SlotIndex slot) { Release(ssd, slot); }

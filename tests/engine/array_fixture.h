@@ -43,7 +43,15 @@ struct ArrayShape {
   JournalMode journal = JournalMode::kFull;
   uint64_t ring_bytes = 0;
   bool auto_commit = true;
+  uint32_t reserve_percent = 10;
+  // Latencies of an SSD and of a log device; none unless given.
+  DeviceDelays ssd_delays;
+  DeviceDelays log_delays;
 };
+
+// A fast SSD and a hard disk with a safe write cache, about.
+inline constexpr DeviceDelays kSsdDelays = {.read_us = 80, .write_us = 30, .flush_us = 300};
+inline constexpr DeviceDelays kLogDelays = {.read_us = 80, .write_us = 100, .flush_us = 2000};
 
 class TestArray {
  public:
@@ -53,13 +61,17 @@ class TestArray {
       memory_.push_back(std::make_unique<MemoryDevice>(
           (log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i),
           log ? shape.log_bytes : shape.ssd_bytes));
-      counting_.push_back(std::make_unique<CountingDevice>(*memory_.back()));
+      faulty_.push_back(std::make_unique<FaultDevice>(*memory_.back()));
+      delayed_.push_back(std::make_unique<DelayDevice>(loop, *faulty_.back(),
+                                                       log ? shape.log_delays : shape.ssd_delays));
+      counting_.push_back(std::make_unique<CountingDevice>(*delayed_.back()));
     }
     CreateOptions options;
     options.parity = shape.m;
     options.chunk_bytes = shape.chunk_bytes;
     options.journal = shape.journal;
     options.ring_bytes = shape.ring_bytes;
+    options.reserve_percent = shape.reserve_percent;
     options.entropy = 1;
     std::vector<Device*> all = Devices();
     const Status created =
@@ -101,6 +113,8 @@ class TestArray {
     array.reset();
   }
   CountingDevice& counter(uint32_t index) { return *counting_[index]; }
+  FaultDevice& faulty(uint32_t index) { return *faulty_[index]; }
+  MemoryDevice& memory(uint32_t index) { return *memory_[index]; }
 
   VolumeId CreateVolume(const std::string& name, uint64_t size) {
     const auto id = RunTask(loop, array->CreateVolume(name, size));
@@ -124,6 +138,8 @@ class TestArray {
  private:
   ArrayShape shape_;
   std::vector<std::unique_ptr<MemoryDevice>> memory_;
+  std::vector<std::unique_ptr<FaultDevice>> faulty_;
+  std::vector<std::unique_ptr<DelayDevice>> delayed_;
   std::vector<std::unique_ptr<CountingDevice>> counting_;
   uint64_t lives_ = 0;
 };

@@ -56,7 +56,6 @@ void ExpectSane(const GeometryRequest& r, const Geometry& g) {
   ASSERT_LT(g.reserve_slots(), asked + g.extent_stripes) << Describe(r);
   ASSERT_GE(g.commit_width(), 1U);
   ASSERT_LT(g.commit_width(), g.reserve_slots()) << "foreground writes need reserve, too";
-  ASSERT_LT(g.log_reserve_blocks(), g.log_blocks);
 }
 
 // Exactly as many slots as fit, and no SSD of this size has more stripes.

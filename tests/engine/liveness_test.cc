@@ -1,0 +1,269 @@
+// Nothing waits for ever, and nothing for long: loads that eat slots and log as fast as they can,
+// on devices with the latencies of real ones, under the virtual clock. Every wait that never ends
+// shows as a run that does not finish.
+
+#include <algorithm>
+#include <array>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kPatienceUs = 60'000'000;  // of the virtual clock
+
+// What the task returns, if it ends in time.
+template <typename T>
+std::optional<T> RunWithin(EventLoop& loop, Task<T> task, uint64_t us = kPatienceUs) {
+  auto result = std::make_shared<std::optional<T>>();
+  loop.Spawn([](Task<T> inner, std::shared_ptr<std::optional<T>> out) -> Task<void> {
+    out->emplace(co_await inner);
+  }(std::move(task), result));
+  const uint64_t deadline = loop.NowUs() + us;
+  const bool ran = loop.RunUntil([&] { return result->has_value() || loop.NowUs() > deadline; });
+  return ran && result->has_value() ? std::move(*result) : std::nullopt;
+}
+
+// Writers of single chunks at random, each chunk stamped with its number.
+struct Load {
+  Load(TestArray& test, VolumeId volume, uint64_t chunks, uint32_t chunk_bytes)
+      : array(test), id(volume), chunk_count(chunks), bytes(chunk_bytes) {}
+
+  TestArray& array;
+  VolumeId id;
+  uint64_t chunk_count;
+  uint32_t bytes;
+  uint64_t first = 0;  // leaves the chunks before it alone
+  Random random{7};
+  uint64_t left = 0;
+  uint64_t running = 0;
+  uint64_t done = 0;
+  uint64_t last_us = 0;
+  uint64_t longest_gap_us = 0;
+  Status failure;
+
+  void Start(uint64_t workers, uint64_t writes) {
+    left = writes;
+    last_us = array.loop.NowUs();
+    for (uint64_t i = 0; i < workers; ++i) {
+      ++running;
+      array.loop.Spawn(Work());
+    }
+  }
+  void Finished(const Status& status) {
+    const uint64_t now = array.loop.NowUs();
+    longest_gap_us = std::max(longest_gap_us, now - last_us);
+    last_us = now;
+    ++done;
+    if (!status.ok() && failure.ok()) {
+      failure = status;
+      left = 0;
+    }
+  }
+  Task<void> Work() {
+    Buffer block = array.pool.GetZeroed(bytes);
+    while (left != 0) {
+      --left;
+      const uint64_t chunk = random.Between(first, chunk_count - 1);
+      std::memcpy(block.data(), &chunk, sizeof chunk);
+      Task<Status> write = array.array->Write(id, chunk * bytes, block.span());
+      const Status status = co_await write;
+      Finished(status);
+    }
+    --running;
+  }
+  // False if nothing was finished for so long that nothing ever will be.
+  bool RunToEnd() {
+    return array.loop.RunUntil([&] {
+      return running == 0 || array.loop.NowUs() > last_us + kPatienceUs;
+    }) && running == 0;
+  }
+};
+
+struct OverwriteCase {
+  uint32_t n;
+  uint32_t m;
+  uint32_t chunk_bytes;
+  uint32_t reserve_percent;
+  uint64_t ssd_kib;
+  uint64_t log_kib;
+  uint64_t workers;
+};
+
+void PrintTo(const OverwriteCase& c, std::ostream* out) {
+  *out << c.n - c.m << "+" << c.m << ", chunk " << c.chunk_bytes << ", reserve "
+       << c.reserve_percent << " %, SSD " << c.ssd_kib << "K, log " << c.log_kib << "K, "
+       << c.workers << " writers";
+}
+
+ArrayShape DelayedShape(const OverwriteCase& c) {
+  ArrayShape shape;
+  shape.n = c.n;
+  shape.m = c.m;
+  shape.chunk_bytes = c.chunk_bytes;
+  shape.reserve_percent = c.reserve_percent;
+  shape.ssd_bytes = c.ssd_kib << 10;
+  shape.log_bytes = c.log_kib << 10;
+  shape.ssd_delays = kSsdDelays;
+  shape.log_delays = kLogDelays;
+  return shape;
+}
+
+class RandomOverwrites : public ::testing::TestWithParam<OverwriteCase> {};
+
+// A fresh array gives commits nothing back: parity is written where there was none. Random writes
+// over all of it, several times, meet every shortage there is.
+TEST_P(RandomOverwrites, OfAFreshArrayNeverStall) {
+  const OverwriteCase& c = GetParam();
+  TestArray test(DelayedShape(c));
+  const uint64_t size = test.array->GetStatus().capacity_bytes;
+  const uint64_t chunks = size / c.chunk_bytes;
+  const VolumeId volume = test.CreateVolume("v", size);
+  Load load(test, volume, chunks, c.chunk_bytes);
+  load.Start(c.workers, 4 * chunks);
+  const bool ended = load.RunToEnd();
+  const ArrayStatus status = test.array->GetStatus();
+  std::printf("%lu writes, longest wait %.3f s, %lu commits, %lu checkpoints\n",
+              static_cast<unsigned long>(load.done), static_cast<double>(load.longest_gap_us) / 1e6,
+              static_cast<unsigned long>(status.traffic.commits),
+              static_cast<unsigned long>(status.traffic.checkpoints));
+  EXPECT_TRUE(ended) << "stalled after " << load.done << " writes";
+  EXPECT_TRUE(load.failure.ok()) << load.failure.error().ToString();
+  EXPECT_LT(load.longest_gap_us, 1'000'000U);
+  if (ended) {
+    for (uint64_t chunk = 0; chunk < chunks; chunk += 97) {
+      const auto content = test.Read(volume, chunk * c.chunk_bytes, c.chunk_bytes);
+      uint64_t stamp = 0;
+      std::memcpy(&stamp, content.data(), sizeof stamp);
+      EXPECT_TRUE(stamp == chunk || stamp == 0);
+    }
+    const auto committed = RunWithin(test.loop, test.array->Commit({}));
+    ASSERT_TRUE(committed.has_value()) << "the commit of everything never ends";
+    EXPECT_TRUE(committed->ok()) << committed->error().ToString();
+    EXPECT_EQ(test.array->GetStatus().pending_chunks, 0U);
+  }
+  const auto closed = RunWithin(test.loop, test.array->Close());
+  EXPECT_TRUE(closed.has_value()) << "the array never closes";
+  test.Kill();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RandomOverwrites,
+                         ::testing::Values(OverwriteCase{3, 1, 4096, 10, 6144, 9216, 32},
+                                           OverwriteCase{3, 1, 4096, 10, 6144, 24576, 32},
+                                           OverwriteCase{5, 2, 4096, 10, 6144, 9216, 32},
+                                           OverwriteCase{5, 2, 4096, 2, 6144, 12288, 32},
+                                           OverwriteCase{8, 4, 4096, 10, 4096, 12288, 32},
+                                           OverwriteCase{8, 2, 4096, 10, 4096, 16384, 1},
+                                           OverwriteCase{8, 2, 4096, 1, 4096, 320, 64},
+                                           OverwriteCase{16, 2, 4096, 1, 2560, 320, 64},
+                                           OverwriteCase{32, 1, 4096, 1, 2560, 320, 64},
+                                           OverwriteCase{32, 4, 4096, 1, 2560, 8192, 64},
+                                           OverwriteCase{6, 2, 65536, 1, 12288, 24576, 32},
+                                           OverwriteCase{4, 1, 1048576, 10, 65536, 131072, 8}));
+
+// Log room comes back in steps of commit and checkpoint whose length does not depend on the log.
+TEST(LogRoom, ComesBackSoonHoweverLargeTheLog) {
+  for (const uint64_t log_mib : {4, 16, 64}) {
+    OverwriteCase c{8, 2, 4096, 10, log_mib << 11, log_mib << 10, 64};
+    TestArray test(DelayedShape(c));
+    const uint64_t size = test.array->GetStatus().capacity_bytes;
+    const VolumeId volume = test.CreateVolume("v", size);
+    Load load(test, volume, size / 4096, 4096);
+    load.Start(c.workers, 12 * (log_mib << 20) / 4096);
+    ASSERT_TRUE(load.RunToEnd());
+    std::printf("log of %lu MiB: longest wait %.3f s, %lu checkpoints\n",
+                static_cast<unsigned long>(log_mib), static_cast<double>(load.longest_gap_us) / 1e6,
+                static_cast<unsigned long>(test.array->GetStatus().traffic.checkpoints));
+    EXPECT_LT(load.longest_gap_us, 1'000'000U);
+  }
+}
+
+// Close comes when commits are at work and short of everything.
+TEST(Close, EndsDuringACommit) {
+  for (uint64_t at_us = 1000; at_us < 400'000; at_us += 23'000) {
+    OverwriteCase c{5, 2, 4096, 2, 6144, 1024, 32};
+    TestArray test(DelayedShape(c));
+    const uint64_t size = test.array->GetStatus().capacity_bytes;
+    const VolumeId volume = test.CreateVolume("v", size);
+    Load load(test, volume, size / 4096, 4096);
+    load.Start(c.workers, UINT64_MAX);
+    const uint64_t until = test.loop.NowUs() + 300'000 + at_us;
+    static_cast<void>(test.loop.RunUntil([&] { return test.loop.NowUs() >= until; }));
+    load.left = 0;
+    const auto closed = RunWithin(test.loop, test.array->Close());
+    ASSERT_TRUE(closed.has_value()) << "closing never ends, begun at " << at_us;
+    EXPECT_TRUE(closed->ok()) << closed->error().ToString();
+    test.Kill();
+  }
+}
+
+// The array stops while writes wait in every queue: all of them end, with an error.
+TEST(Stop, EndsEveryRequest) {
+  for (const uint32_t device : {0U, 5U}) {
+    for (uint64_t nth = 1; nth <= 40; nth += 3) {
+      for (const RequestKind kind : {RequestKind::kWrite, RequestKind::kFlush}) {
+        OverwriteCase c{5, 2, 4096, 2, 6144, 1024, 64};
+        TestArray test(DelayedShape(c));
+        const VolumeId volume = test.CreateVolume("v", 16 << 20);
+        Load load(test, volume, 4096, 4096);
+        load.Start(c.workers, 100'000);
+        const uint64_t until = test.loop.NowUs() + 500'000;
+        static_cast<void>(test.loop.RunUntil([&] { return test.loop.NowUs() >= until; }));
+        test.faulty(device).Add({.kinds = MaskOf(kind), .nth = nth});
+        EXPECT_TRUE(load.RunToEnd()) << "writes wait for ever";
+        EXPECT_FALSE(load.failure.ok());
+        EXPECT_TRUE(RunWithin(test.loop, test.array->Close()).has_value());
+        test.Kill();
+      }
+    }
+  }
+}
+
+// A stripe that lost more chunks than its parity can give back cannot be committed. The others are;
+// and when its place in the log is all that is left, the array says so instead of waiting.
+TEST(Stop, ComesWhenOnlyAnUnreadableStripeHoldsTheLog) {
+  OverwriteCase c{5, 1, 4096, 10, 6144, 1024, 16};
+  TestArray test(DelayedShape(c));
+  const VolumeId volume = test.CreateVolume("v", 8 << 20);
+  Random random(3);
+  const auto whole = RandomBytes(random, size_t{4} * 4096);
+  ASSERT_TRUE(test.Write(volume, 0, whole).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  // Damage two chunks of the stripe wherever they are, then overwrite a third.
+  for (uint32_t ssd = 0; ssd < 5; ++ssd) {
+    const auto bytes = test.memory(ssd).bytes();
+    for (uint32_t chunk = 0; chunk < 2; ++chunk) {
+      const auto* wanted = whole.data() + size_t{chunk} * 4096;
+      const auto found = std::search(bytes.begin(), bytes.end(), wanted, wanted + 4096);
+      if (found != bytes.end()) {
+        *found = ~*found;
+      }
+    }
+  }
+  ASSERT_TRUE(test.Write(volume, 3 * 4096, std::span(whole).first(4096)).ok());
+  // The others are committed all the same, and the call says which one is not.
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(
+        test.Write(volume, (100 + 7 * uint64_t(i)) * 4096, std::span(whole).first(4096)).ok());
+  }
+  const auto committed = RunWithin(test.loop, test.array->Commit({}));
+  ASSERT_TRUE(committed.has_value());
+  ASSERT_FALSE(committed->ok());
+  EXPECT_NE(committed->error().message.find("stripe 0"), std::string::npos)
+      << committed->error().message;
+  EXPECT_EQ(test.array->GetStatus().pending_chunks, 1U);
+  EXPECT_TRUE(test.array->GetStatus().stopped_because.empty());
+  // Chunks of other stripes only, until the log is full.
+  Load load(test, volume, 2048, 4096);
+  load.first = 16;
+  load.Start(16, 20'000);
+  EXPECT_TRUE(load.RunToEnd()) << "waits for ever";
+  ASSERT_FALSE(load.failure.ok()) << "the log cannot hold so much";
+  EXPECT_NE(load.failure.error().message.find("stripe 0"), std::string::npos)
+      << load.failure.error().message;
+  EXPECT_TRUE(RunWithin(test.loop, test.array->Close()).has_value());
+  test.Kill();
+}
+
+}  // namespace
+}  // namespace eplog
