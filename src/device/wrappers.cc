@@ -234,6 +234,14 @@ Task<Status> DelayDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) 
 }
 
 Task<Status> DelayDevice::After(uint64_t delay_us, Task<Status> request) {
+  // Also when the loop is aborted and this frame goes.
+  const struct Counted {
+    explicit Counted(uint64_t& in) : count(in) { ++count; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count; }
+    uint64_t& count;
+  } counted(in_flight_);
   if (delay_us != 0) {
     co_await loop_.Sleep(delay_us);
   }

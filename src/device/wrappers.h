@@ -145,12 +145,15 @@ class DelayDevice final : public ForwardingDevice {
 
   // For requests made from now on.
   void set_delays(const DeviceDelays& delays) { delays_ = delays; }
+  // Requests that have not ended.
+  [[nodiscard]] uint64_t in_flight() const { return in_flight_; }
 
  private:
   Task<Status> After(uint64_t delay_us, Task<Status> request);
 
   EventLoop& loop_;
   DeviceDelays delays_;
+  uint64_t in_flight_ = 0;
 };
 
 }  // namespace eplog

@@ -43,6 +43,16 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
 }
 
 Task<Status> ArrayImpl::Start() {
+  Task<Status> starting = RecoverAndRun();
+  Status status = co_await starting;
+  if (!status.ok()) {
+    Task<void> draining = core_.rings.Drain();
+    co_await draining;
+  }
+  co_return status;
+}
+
+Task<Status> ArrayImpl::RecoverAndRun() {
   const uint64_t start = core_.loop.NowUs();
   const bool writing = !core_.options.read_only;
   if (writing && core_.log_mask() == 0) {
@@ -102,6 +112,8 @@ Task<Status> ArrayImpl::Close() {
   }
   Task<void> ending = appender_.End();
   co_await ending;
+  Task<void> draining = core_.rings.Drain();
+  co_await draining;
   co_return status;
 }
 
@@ -331,14 +343,11 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
       std::min(length_bytes, found->size_bytes - std::min(offset_bytes, found->size_bytes));
   if (length_bytes != 0) {
     const uint64_t first = offset_bytes / g.extent_data_bytes();
-    const uint64_t last = std::min<uint64_t>(
-        (offset_bytes + length_bytes - 1) / g.extent_data_bytes() + 1, found->extents.end());
-    for (uint64_t logical = first; logical < last; ++logical) {
-      if (const auto extent = found->extents.Get(static_cast<uint32_t>(logical))) {
-        target = std::max(target, appender_.LastWrite(*extent));
-        ssds |= uint64_t{1} << g.SsdOf(StripeIndex(extent->value * g.extent_stripes), 0).value;
-      }
-    }
+    const uint64_t last = (offset_bytes + length_bytes - 1) / g.extent_data_bytes() + 1;
+    found->extents.ForEach(first, last, [&](ExtentIndex extent) {
+      target = std::max(target, appender_.LastWrite(extent));
+      ssds |= uint64_t{1} << g.SsdOf(StripeIndex(extent.value * g.extent_stripes), 0).value;
+    });
   }
   Task<Status> flushing = flusher_.FlushTo(target, core_.rings_before_ack(), ssds);
   co_return co_await flushing;

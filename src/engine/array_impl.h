@@ -29,6 +29,7 @@ class ArrayImpl final : public Array {
   ~ArrayImpl() override;
 
   // Recovers; unless read-only, writes what recovery must write and starts the background work.
+  // After a failure nothing of it is on its way any more.
   Task<Status> Start();
 
   Task<Status> Close() override;
@@ -62,6 +63,7 @@ class ArrayImpl final : public Array {
     ArrayImpl& array_;
   };
 
+  Task<Status> RecoverAndRun();
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
   [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,

@@ -35,6 +35,9 @@ Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>
   if (options.name.size() > 63) {
     return Fail(ErrorCode::kInvalidArgument, "an array's name has at most 63 bytes");
   }
+  if (options.name.find('\0') != std::string::npos) {
+    return Fail(ErrorCode::kInvalidArgument, "an array's name has no NUL byte in it");
+  }
   std::vector<Device*> all = ssds;
   all.insert(all.end(), logs.begin(), logs.end());
   for (size_t i = 0; i < all.size(); ++i) {

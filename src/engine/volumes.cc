@@ -39,20 +39,21 @@ VolumeInfo Volumes::Info(const Volume& volume) const {
           volume.extents.count() * core_.geometry.extent_data_bytes()};
 }
 
-Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
-  auto& slot = gates_[id.value];
-  if (!slot) {
-    slot = std::make_shared<GateState>(core_.loop);
+std::shared_ptr<Volumes::GateState>& Volumes::GateOf(VolumeId id) {
+  auto& state = gates_[id.value];
+  if (!state) {
+    state = std::make_shared<GateState>(core_.loop);
   }
-  const std::shared_ptr<GateState> state = slot;
-  while (state->alone || (alone && state->shared != 0)) {
+  return state;
+}
+
+Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
+  const std::shared_ptr<GateState> state = GateOf(id);
+  state->alone_wanted += alone ? 1 : 0;
+  while (state->alone || (alone ? state->shared != 0 : state->alone_wanted != 0)) {
     co_await state->changed.Wait();
   }
-  if (alone) {
-    state->alone = true;
-  } else {
-    ++state->shared;
-  }
+  state->alone_wanted -= alone ? 1 : 0;
   co_return std::make_shared<Gate>(state, alone);
 }
 
@@ -159,8 +160,11 @@ void Volumes::Open() {
       background_.Add();
       core_.loop.Spawn(FreeDeleted(VolumeId(id)));
     } else if (!ExtentsBeyond(volume).empty()) {
+      // Alone from the beginning: a write that waits inside for the extents that this frees would
+      // keep it out for ever.
       background_.Add();
-      core_.loop.Spawn(FinishShrinking(VolumeId(id)));
+      core_.loop.Spawn(
+          FinishShrinking(VolumeId(id), std::make_shared<Gate>(GateOf(VolumeId(id)), true)));
     }
   }
 }
@@ -187,9 +191,7 @@ Task<void> Volumes::FreeDeleted(VolumeId id) {
   assigned_.NotifyAll();
 }
 
-Task<void> Volumes::FinishShrinking(VolumeId id) {
-  Task<std::shared_ptr<Gate>> entering = Enter(id, true);
-  const std::shared_ptr<Gate> gate = co_await entering;
+Task<void> Volumes::FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate) {
   const Volume* volume = core_.state->volumes.Find(id);
   if (volume != nullptr && !volume->deleting) {
     Task<Status> clean = CleanBeyond(id, volume->size_bytes);
@@ -200,17 +202,13 @@ Task<void> Volumes::FinishShrinking(VolumeId id) {
   }
   background_.Done();
   assigned_.NotifyAll();
+  gate.reset();
 }
 
 std::vector<ExtentIndex> Volumes::ExtentsBeyond(const Volume& volume) const {
   std::vector<ExtentIndex> extents;
-  const uint32_t end = volume.extents.end();
-  for (uint64_t logical = DivideUp(volume.size_bytes, core_.geometry.extent_data_bytes());
-       logical < end; ++logical) {
-    if (const auto extent = volume.extents.Get(static_cast<uint32_t>(logical))) {
-      extents.push_back(*extent);
-    }
-  }
+  volume.extents.ForEach(DivideUp(volume.size_bytes, core_.geometry.extent_data_bytes()),
+                         UINT64_MAX, [&](ExtentIndex extent) { extents.push_back(extent); });
   return extents;
 }
 

@@ -42,7 +42,8 @@ class Volumes {
   // Until background freeing has ended; it ends early once `closing`.
   Task<void> Close();
 
-  // Requests on a volume hold its gate shared; deleting and resizing hold it alone.
+  // Requests on a volume hold its gate shared; deleting and resizing hold it alone. Who wants to be
+  // alone waits for those inside; who comes after that waits for him.
   class Gate;
   Task<std::shared_ptr<Gate>> Enter(VolumeId id, bool alone);
 
@@ -61,14 +62,16 @@ class Volumes {
     explicit GateState(EventLoop& loop) : changed(loop) {}
     Event changed;
     uint64_t shared = 0;
+    uint64_t alone_wanted = 0;
     bool alone = false;
   };
+  std::shared_ptr<GateState>& GateOf(VolumeId id);
 
   Task<Status> Append(std::vector<VolumeRecord> records, bool durable);
   Task<Status> FreeExtents(std::vector<ExtentIndex> extents);
   Task<Status> FreeRun(ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);
-  Task<void> FinishShrinking(VolumeId id);
+  Task<void> FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate);
   [[nodiscard]] std::vector<ExtentIndex> ExtentsBeyond(const Volume& volume) const;
   Task<Status> CleanBeyond(VolumeId id, uint64_t size_bytes);
   Task<Status> ZeroTail(ExtentIndex extent, uint64_t from_bytes);
@@ -90,7 +93,14 @@ class Volumes {
 
 class Volumes::Gate {
  public:
-  Gate(std::shared_ptr<GateState> state, bool alone) : state_(std::move(state)), alone_(alone) {}
+  // Nobody is inside who would have to be waited for.
+  Gate(std::shared_ptr<GateState> state, bool alone) : state_(std::move(state)), alone_(alone) {
+    if (alone_) {
+      state_->alone = true;
+    } else {
+      ++state_->shared;
+    }
+  }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {

@@ -161,6 +161,7 @@ void JournalRings::WriteBlock(size_t headers, const std::vector<DeviceIndex>& ta
 
 Task<void> JournalRings::WriteCopy(Writing& block, size_t copy, DeviceIndex ssd, uint64_t number) {
   const auto bytes = block.copies[copy].span();
+  ++in_flight_;
   Task<Status> write = members_.WriteBytes(ssd, geometry_.RingOffset(number), bytes, IoKind::kRing);
   Status status = co_await write;
   if (status.ok()) {
@@ -168,9 +169,16 @@ Task<void> JournalRings::WriteCopy(Writing& block, size_t copy, DeviceIndex ssd,
   } else if (block.status.ok()) {
     block.status = std::move(status);
   }
+  --in_flight_;
   if (--block.unfinished == 0) {
     block.copies.clear();
     written_.NotifyAll();
+  }
+}
+
+Task<void> JournalRings::Drain() {
+  while (in_flight_ != 0) {
+    co_await written_.Wait();
   }
 }
 

@@ -54,6 +54,8 @@ class JournalRings {
   // Waits for the writes of all blocks started so far that hold headers up to `upto`. On success
   // the mask of the SSDs to flush for them.
   Task<Result<uint64_t>> Written(uint64_t upto);
+  // Until no write is on its way, whatever became of them; before this object goes.
+  Task<void> Drain();
   // They have been flushed: headers up to `upto` are stable.
   void Stable(uint64_t upto);
   // A checkpoint that covers `sequence` counts: blocks with nothing newer are free.
@@ -106,6 +108,7 @@ class JournalRings {
   uint32_t turn_ = 0;
   uint32_t max_headers_ = UINT32_MAX;
   uint64_t packed_ = 0;
+  uint64_t in_flight_ = 0;
   uint64_t bytes_written_ = 0;
   uint64_t wraps_ = 0;
 };

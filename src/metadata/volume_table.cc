@@ -26,20 +26,6 @@ void ExtentMap::Set(uint32_t logical, std::optional<ExtentIndex> extent) {
   count_ += word != 0 ? 1 : 0;
 }
 
-uint32_t ExtentMap::end() const {
-  for (size_t page = pages_.size(); page-- > 0;) {
-    if (!pages_[page]) {
-      continue;
-    }
-    for (uint32_t i = kPage; i-- > 0;) {
-      if ((*pages_[page])[i] != 0) {
-        return static_cast<uint32_t>(page) * kPage + i + 1;
-      }
-    }
-  }
-  return 0;
-}
-
 VolumeTable::VolumeTable(const Geometry& geometry) : owners_(geometry.extents()) {
   for (uint32_t i = 0; i < geometry.extents(); ++i) {
     free_.insert(free_.end(), i);

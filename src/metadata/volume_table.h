@@ -2,6 +2,7 @@
 // that the same requests give the same layout and the same free space (section 5).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -22,8 +23,9 @@ class ExtentMap {
  public:
   [[nodiscard]] std::optional<ExtentIndex> Get(uint32_t logical) const;
   void Set(uint32_t logical, std::optional<ExtentIndex> extent);
-  // Highest assigned logical extent + 1; 0 if none is.
-  [[nodiscard]] uint32_t end() const;
+  // Calls visit(extent) for what is assigned in [first, last), in order. Huge holes cost nothing.
+  template <typename Visit>
+  void ForEach(uint64_t first, uint64_t last, Visit&& visit) const;
   [[nodiscard]] uint32_t count() const { return count_; }
 
  private:
@@ -32,6 +34,21 @@ class ExtentMap {
   std::vector<std::unique_ptr<Page>> pages_;
   uint32_t count_ = 0;
 };
+
+template <typename Visit>
+void ExtentMap::ForEach(uint64_t first, uint64_t last, Visit&& visit) const {
+  last = std::min<uint64_t>(last, uint64_t{pages_.size()} * kPage);
+  for (uint64_t logical = first; logical < last;) {
+    const auto& page = pages_[logical / kPage];
+    const uint64_t page_end = std::min((logical / kPage + 1) * kPage, last);
+    for (; page && logical < page_end; ++logical) {
+      if (const uint32_t word = (*page)[logical % kPage]; word != 0) {
+        visit(ExtentIndex(word - 1));
+      }
+    }
+    logical = page_end;
+  }
+}
 
 struct Volume {
   VolumeId id;

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
+#include "engine/hooks.h"
 #include "eplog/array.h"
 #include "runtime/virtual_loop.h"
 
@@ -44,6 +45,7 @@ struct ArrayShape {
   uint64_t ring_bytes = 0;
   bool auto_commit = true;
   uint32_t reserve_percent = 10;
+  uint32_t headers_a_ring_block = 0;  // at most; 0 = as many as fit
   // Latencies of an SSD and of a log device; none unless given.
   DeviceDelays ssd_delays;
   DeviceDelays log_delays;
@@ -94,13 +96,18 @@ class TestArray {
     return all;
   }
   void Open(bool read_only = false) {
+    auto opened = TryOpen(read_only);
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    array = std::move(*opened);
+  }
+  Result<std::unique_ptr<Array>> TryOpen(bool read_only = false) {
     OpenOptions options;
     options.entropy = ++lives_;
     options.auto_commit = shape_.auto_commit;
     options.read_only = read_only;
-    auto opened = RunTask(loop, Array::Open(loop, Devices(), options));
-    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
-    array = std::move(*opened);
+    hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
+    options.hooks = &hooks_;
+    return RunTask(loop, Array::Open(loop, Devices(), options));
   }
   Status Close() {
     Status status = RunTask(loop, array->Close());
@@ -112,7 +119,10 @@ class TestArray {
     loop.Abort();
     array.reset();
   }
+  // For the next opening.
+  EngineHooks& hooks() { return hooks_; }
   CountingDevice& counter(uint32_t index) { return *counting_[index]; }
+  DelayDevice& delayed(uint32_t index) { return *delayed_[index]; }
   FaultDevice& faulty(uint32_t index) { return *faulty_[index]; }
   MemoryDevice& memory(uint32_t index) { return *memory_[index]; }
 
@@ -137,6 +147,7 @@ class TestArray {
 
  private:
   ArrayShape shape_;
+  EngineHooks hooks_;
   std::vector<std::unique_ptr<MemoryDevice>> memory_;
   std::vector<std::unique_ptr<FaultDevice>> faulty_;
   std::vector<std::unique_ptr<DelayDevice>> delayed_;

@@ -11,6 +11,26 @@ TEST(Array, NeverWrittenReadsAsZeros) {
   EXPECT_EQ(test.Read(volume, 12345, 5000), std::vector<std::byte>(5000));
 }
 
+TEST(Array, NameThatTheSuperblockCannotHoldIsRefusedBeforeAnythingIsWritten) {
+  VirtualLoop loop;
+  MemoryDevice a("a", 8 << 20);
+  MemoryDevice b("b", 8 << 20);
+  MemoryDevice log("log", 8 << 20);
+  for (const std::string& name : {std::string(64, 'x'), std::string("a\0b", 3)}) {
+    CreateOptions options;
+    options.parity = 1;
+    options.name = name;
+    const Status created = RunTask(loop, Array::Create(loop, {&a, &b}, {&log}, options));
+    ASSERT_FALSE(created.ok());
+    EXPECT_EQ(created.error().code, ErrorCode::kInvalidArgument);
+    for (MemoryDevice* device : {&a, &b, &log}) {
+      const auto head = device->bytes().first(1 << 20);
+      EXPECT_TRUE(
+          std::all_of(head.begin(), head.end(), [](std::byte c) { return c == std::byte{}; }));
+    }
+  }
+}
+
 class ArrayGeometry
     : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t, uint32_t, JournalMode>> {
  protected:

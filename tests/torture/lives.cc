@@ -89,7 +89,7 @@ void World::Live() {
   const Ending ending = random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
   const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
   const uint64_t budget =
-      random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, 260);
+      random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {

@@ -80,6 +80,30 @@ std::optional<IoKind> SlowKind(Random& random) {
   return random.OneIn(2) ? std::optional(kKinds[random.Below(std::size(kKinds))]) : std::nullopt;
 }
 
+void PlanSpread(SeedPlan& plan, Random& random) {
+  plan.focus = Focus::kSpread;
+  plan.weights.fill(0);
+  Weight(plan, Op::kWriteChunk) = 200;
+  Weight(plan, Op::kWriteStripe) = static_cast<uint32_t>(OneOf(random, {0, 0, 5}));
+  Weight(plan, Op::kFlushRange) = static_cast<uint32_t>(OneOf(random, {1, 4, 20}));
+  Weight(plan, Op::kRead) = Weight(plan, Op::kCommit) = 1;
+  plan.hot = 0;
+  plan.max_volumes = 1;
+  plan.width = static_cast<uint32_t>(OneOf(random, {4, 8, 16, 32}));
+  plan.operations = random.Between(800, 1600);
+  plan.life_operations = 1000;
+  // From the smallest log to four times what the slots of an SSD hold.
+  const uint64_t slots = uint64_t{plan.stripes + kMinReserveSlots} * plan.create.chunk_bytes;
+  const uint64_t halves = OneOf(random, {0, 0, 0, 3, 4, 8});
+  if (halves == 0) {
+    // The log comes round while a checkpoint is on its way.
+    plan.slow_kind = IoKind::kSuperblock;
+    plan.width = static_cast<uint32_t>(OneOf(random, {16, 32}));
+  }
+  plan.log_bytes = halves == 0 ? MinLogBytes(plan.create.chunk_bytes)
+                               : std::max(plan.log_bytes, RoundUp(slots * halves / 2, kBlockBytes));
+}
+
 void PlanFocus(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(10);
   if (draw < 2) {
@@ -107,6 +131,8 @@ void PlanFocus(SeedPlan& plan, Random& random) {
     plan.width = static_cast<uint32_t>(OneOf(random, {4, 8, 16}));
     plan.create.journal = random.OneIn(3) ? JournalMode::kFull : JournalMode::kLog;
     plan.slow_kind = random.OneIn(2) ? IoKind::kSuperblock : IoKind::kCheckpointRoot;
+  } else if (draw < 6) {
+    PlanSpread(plan, random);
   }
 }
 
@@ -162,7 +188,7 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 
 std::string SeedPlan::ToString() const {
   static constexpr const char* kFocusNames[] = {"general", "pounding", "recovering",
-                                                "checkpointing"};
+                                                "checkpointing", "spread"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +

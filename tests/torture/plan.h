@@ -39,6 +39,7 @@ enum class Focus : uint8_t {
   kPound,    // a few chunks again and again, hardly a flush: slots come round, ring blocks pile up
   kRecover,  // short lives, recoveries struck again and again, devices that come and go
   kCheckpoint,  // a full log and checkpoints all the time
+  kSpread,      // long lives that overwrite everything at random: slots or log run out
 };
 
 struct SeedPlan {
@@ -58,8 +59,9 @@ struct SeedPlan {
   bool lowest_slot_first = false;
   uint32_t headers_a_ring_block = 0;
 
-  uint32_t width = 1;         // requests at once
-  uint64_t operations = 500;  // at least
+  uint32_t width = 1;              // requests at once
+  uint64_t operations = 500;       // at least
+  uint64_t life_operations = 260;  // most of a life
   std::array<uint32_t, kOps> weights{};
   uint32_t hot_chunks = 1;  // of each volume
   double hot = 0.5;         // share of single chunk writes that go there
