@@ -43,7 +43,6 @@ class Committer {
   [[nodiscard]] bool HasLogRoom() const {
     return core_.commit_cost.Blocks(1, core_.geometry.k()) <= appender_.UrgentRoom();
   }
-  [[nodiscard]] bool has_failures() const { return !failed_.empty(); }
   void ForgetFailures() { failed_.clear(); }
 
  private:

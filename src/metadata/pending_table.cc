@@ -62,6 +62,7 @@ LogStripeId PendingTable::NewStripe() {
   stripe.prev = newest_;
   (newest_ == kNone ? oldest_ : stripes_[newest_].next) = id;
   newest_ = id;
+  oldest_live_ = oldest_live_ == kNone ? id : oldest_live_;
   return id;
 }
 
@@ -180,6 +181,9 @@ void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
     died({member.chunk, member.word, member.crc});
   }
   dead_.emplace_back(by, id);
+  while (oldest_live_ != kNone && stripes_[oldest_live_].live == 0) {
+    oldest_live_ = stripes_[oldest_live_].next;
+  }
 }
 
 void PendingTable::Stable(uint64_t sequence) {
@@ -203,16 +207,11 @@ std::optional<uint64_t> PendingTable::OldestPlace() const {
 }
 
 std::optional<uint64_t> PendingTable::OldestLivePlace() const {
-  std::optional<uint64_t> place;
-  ForEachLive([&](LogStripeId id) {
-    place = stripes_[id].place;
-    return false;
-  });
-  return place;
+  return oldest_live_ == kNone ? std::nullopt : std::optional(stripes_[oldest_live_].place);
 }
 
 void PendingTable::ForEachLive(const std::function<bool(LogStripeId)>& visit) const {
-  for (LogStripeId id = oldest_; id != kNone; id = stripes_[id].next) {
+  for (LogStripeId id = oldest_live_; id != kNone; id = stripes_[id].next) {
     if (stripes_[id].live != 0 && !visit(id)) {
       return;
     }

@@ -140,6 +140,7 @@ class PendingTable {
   uint32_t free_stripe_ = kNone;
   LogStripeId oldest_ = kNone;
   LogStripeId newest_ = kNone;
+  LogStripeId oldest_live_ = kNone;
   std::vector<uint32_t> buckets_;
   int hash_shift_ = 0;
   uint64_t pending_ = 0;
