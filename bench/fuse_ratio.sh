@@ -5,8 +5,9 @@
 #
 #   fuse_ratio.sh PATH-TO-EPLOG
 #
-# From the environment: PAIRS (3), SECONDS_EACH (15), VOLUME_MIB (1024), DEPTH (32), JOURNAL (full), AT_LEAST (0: no bar),
-# TMPDIR (on the disk to measure). MOUNT_OPTIONS go to eplog mount.
+# From the environment: PAIRS (3), SECONDS_EACH (15), VOLUME_MIB (1024), SSD_MIB (three eighths of it: 44 % full; a quarter
+# makes it 67 %), DEPTH (32), JOURNAL (full), AT_LEAST (0: no bar), TMPDIR (on the disk to measure). MOUNT_OPTIONS go to
+# eplog mount.
 set -euo pipefail
 # shellcheck source=tests/e2e/lib.sh
 source "$(dirname "$0")/../tests/e2e/lib.sh" "$1"

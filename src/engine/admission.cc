@@ -1,6 +1,7 @@
 #include "engine/admission.h"
 
 #include <bit>
+#include <utility>
 
 #include "engine/keeper.h"
 
@@ -60,26 +61,37 @@ Task<Status> Admission::Admit(Grant& grant, Need need) {
   need.owing &= core_.members.live_mask();
   Status running = core_.Running();
   EPLOG_CO_TRY(running);
-  if (!turn_.locked() && HaveSlots(need) && appender_.CanPromise(need.blocks)) {
+  if (!turn_.locked() && HaveRoom(need)) {
     Take(grant, need);
     keeper_->LookSoon();
     co_return OkStatus();
   }
   ++core_.hooks.space_waits;
+  const uint64_t ticket = next_ticket_++;
   Task<AsyncMutex::Guard> lock = turn_.Lock();
   const AsyncMutex::Guard guard = co_await lock;
   waiting_ = true;
   need_ = need;
-  while (!core_.stop_error && !(HaveSlots(need) && appender_.CanPromise(need.blocks))) {
+  while (!core_.stop_error && ticket >= refused_tickets_ && !HaveRoom(need)) {
     core_.kick.NotifyAll();
     co_await core_.space_changed.Wait();
   }
   waiting_ = false;
   running = core_.Running();
   EPLOG_CO_TRY(running);
+  if (!HaveRoom(need)) {
+    Error error = refusal_;
+    co_return Fail(std::move(error));
+  }
   Take(grant, need);
   keeper_->LookSoon();
   co_return OkStatus();
+}
+
+void Admission::Refuse(const Error& error) {
+  refused_tickets_ = next_ticket_;
+  refusal_ = error;
+  core_.space_changed.NotifyAll();
 }
 
 }  // namespace eplog

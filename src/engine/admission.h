@@ -50,14 +50,18 @@ class Admission {
     uint64_t ssds = 0;    // mask: a slot on each of these that is live
     uint64_t owing = 0;   // mask: commit will take one there and give none back
     uint64_t blocks = 0;  // of log
+    bool frees = false;   // lets go of pending chunks: may have all the log that commit can spare
   };
-  // Claims the slots and promises the log room into `grant`. Waits while there is none. Fails only
-  // if the array stops.
+  // Claims the slots and promises the log room into `grant`. Waits while there is none. Fails if
+  // the array stops, and when Refuse says why there will be none.
   Task<Status> Admit(Grant& grant, Need need);
+
+  // Who waits now and finds no room gets this error: nothing that can be done makes any.
+  void Refuse(const Error& error);
 
   // Somebody waits for this now.
   [[nodiscard]] bool waiting_for_log() const {
-    return waiting_ && !appender_.CanPromise(need_.blocks);
+    return waiting_ && !appender_.CanPromise(need_.blocks, need_.frees);
   }
   [[nodiscard]] bool waiting_for_slots() const { return waiting_ && !HaveSlots(need_); }
   [[nodiscard]] bool waiting() const { return waiting_; }
@@ -66,6 +70,9 @@ class Admission {
  private:
   friend class Grant;
   [[nodiscard]] bool HaveSlots(const Need& need) const;
+  [[nodiscard]] bool HaveRoom(const Need& need) const {
+    return HaveSlots(need) && appender_.CanPromise(need.blocks, need.frees);
+  }
   void Take(Grant& grant, const Need& need);
   void GiveBack(Grant& grant);
 
@@ -75,6 +82,9 @@ class Admission {
   AsyncMutex turn_;
   bool waiting_ = false;
   Need need_;                               // of who waits
+  uint64_t next_ticket_ = 0;                // of who comes to wait
+  uint64_t refused_tickets_ = 0;            // those below
+  Error refusal_;                           // for these
   std::array<uint32_t, kMaxSsds> owing_{};  // by SSD, of requests on their way
 };
 

@@ -86,14 +86,16 @@ bool Appender::RoomInLog(uint64_t blocks, uint64_t reserve) const {
 }
 
 // A promise of two blocks may become one pending chunk, in a stripe of its own.
-uint64_t Appender::ClosedBlocks(uint64_t promised) const {
-  return core_.commit_cost.ClosedBlocks(core_.state->pending_stripes() + promised / 2,
-                                        core_.state->pending.pending_chunks() + promised / 2);
+uint64_t Appender::ClosedBlocks(uint64_t promised, bool frees) const {
+  const uint64_t stripes = core_.state->pending_stripes() + promised / 2;
+  const uint64_t chunks = core_.state->pending.pending_chunks() + promised / 2;
+  return frees ? core_.commit_cost.NeededBlocks(stripes, chunks)
+               : core_.commit_cost.ClosedBlocks(stripes, chunks);
 }
 
-bool Appender::CanPromise(uint64_t blocks) const {
+bool Appender::CanPromise(uint64_t blocks, bool frees) const {
   const uint64_t promised = promised_blocks_ + blocks;
-  return RoomInLog(promised, ClosedBlocks(promised));
+  return RoomInLog(promised, ClosedBlocks(promised, frees));
 }
 
 uint64_t Appender::UrgentRoom() const {

@@ -103,12 +103,13 @@ class Appender {
 
   // ---- log room for the foreground
   [[nodiscard]] uint64_t BlocksForChunk() const { return 1 + core_.geometry.chunk_blocks(); }
-  [[nodiscard]] bool CanPromise(uint64_t blocks) const;
+  // `frees`: for what lets go of pending chunks.
+  [[nodiscard]] bool CanPromise(uint64_t blocks, bool frees) const;
   void Promise(uint64_t blocks) { promised_blocks_ += blocks; }
   void TakeBack(uint64_t blocks) { promised_blocks_ -= blocks; }
   // Log blocks closed to the foreground while what is pending now is, and `promised` blocks become
   // pending too.
-  [[nodiscard]] uint64_t ClosedBlocks(uint64_t promised) const;
+  [[nodiscard]] uint64_t ClosedBlocks(uint64_t promised, bool frees = false) const;
   // Blocks that urgent entries can still have.
   [[nodiscard]] uint64_t UrgentRoom() const;
 

@@ -26,9 +26,13 @@ class CommitCost {
     const uint64_t bytes = stripes * stripe_bytes_ + chunks * chunk_bytes_;
     return 2 * DivideUp(stripes, width_) + bytes / entry_bytes_;
   }
-  // Log blocks closed to the foreground while so much is pending.
+  // Log blocks that have to stay free for commit while so much is pending.
+  [[nodiscard]] uint64_t NeededBlocks(uint64_t stripes, uint64_t chunks) const {
+    return log_blocks_ / 32 + kSpareBlocks + Blocks(stripes, chunks);
+  }
+  // Those closed to the foreground: an eighth at least.
   [[nodiscard]] uint64_t ClosedBlocks(uint64_t stripes, uint64_t chunks) const {
-    return std::max(log_blocks_ / 8, log_blocks_ / 32 + kSpareBlocks + Blocks(stripes, chunks));
+    return std::max(log_blocks_ / 8, NeededBlocks(stripes, chunks));
   }
 
  private:

@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint64_t kFlushSoonBytes = Appender::kMaxUnstableBytes / 2;
 constexpr uint64_t kRetryUs = 1000;
+constexpr uint64_t kLongRetryUs = 100'000;
+constexpr int kTries = 3;
 constexpr size_t kStepBatches = 4;   // of commit_width stripes
 constexpr uint64_t kLeastGain = 64;  // blocks of log, for which a checkpoint may be made
 
@@ -18,7 +20,8 @@ bool Keeper::LogShort() const {
     return admission_.waiting_for_log();
   }
   // Five sevenths of what the foreground may have.
-  const uint64_t open = core_.geometry.log_blocks - appender_.ClosedBlocks(0);
+  const uint64_t blocks = core_.geometry.log_blocks;
+  const uint64_t open = blocks - std::min(blocks, appender_.ClosedBlocks(0));
   return appender_.log_used() * 7 > open * 5 || admission_.waiting_for_log();
 }
 
@@ -99,25 +102,27 @@ Task<void> Keeper::Stability() {
 }
 
 Task<void> Keeper::Space() {
+  int fruitless = 0;  // tries in a row that changed nothing
   while (!stop_space_ && !core_.stop_error) {
     if (LogShort() || SlotsShort()) {
       const uint64_t before =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
-      Task<Status> room = MakeRoom();
+      Task<Status> room = fruitless == 0 ? MakeRoom() : TryEverything();
       const Status status = co_await room;
       const uint64_t after =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
-      if (before != after) {
+      fruitless = before == after ? fruitless + 1 : 0;
+      if (fruitless == 0) {
         continue;
       }
-      if (!status.ok() && status.error().code != ErrorCode::kBusy && admission_.waiting()) {
-        // Nothing but what cannot be committed is left, and somebody waits for its space.
-        core_.Stop(status.error());
-        break;
+      if (!status.ok() && status.error().code != ErrorCode::kBusy && fruitless > kTries) {
+        // Nothing but what cannot be committed is left; its space will not come.
+        admission_.Refuse(status.error());
       }
-      // Nothing to gain at the moment: what holds the space is still in somebody's hands.
-      co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      Task<void> pause = Pause(fruitless);
+      co_await pause;
     } else if (MarkDue() && appender_.UrgentRoom() != 0) {
+      fruitless = 0;
       Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
@@ -126,6 +131,37 @@ Task<void> Keeper::Space() {
     }
   }
   space_task_.Done();
+}
+
+// What holds the space is still in somebody's hands, or nobody can give it back. In earnest, so
+// that what fails for a moment has passed; longer when it was in vain again and again and nobody
+// waits.
+Task<void> Keeper::Pause(int fruitless) {
+  co_await core_.loop.Sleep(kRetryUs);
+  const uint64_t until = core_.loop.NowUs() + kLongRetryUs;
+  while (fruitless > kTries && !admission_.waiting() && !stop_space_ && !core_.stop_error &&
+         core_.loop.NowUs() < until) {
+    co_await core_.kick.WaitUntil(until);
+  }
+}
+
+// As far as it goes, whether it pays or not: all that is applied becomes stable, what failed before
+// is tried again, and any gain is taken.
+Task<Status> Keeper::TryEverything() {
+  Task<Status> flush = appender_.UrgentRoom() != 0 ? flusher_.FlushAndMark() : flusher_.FlushAll();
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  committer_.ForgetFailures();
+  const std::vector<StripeIndex> stripes =
+      committer_.OldestStripes(kStepBatches * core_.geometry.commit_width());
+  Task<Status> commit = committer_.Commit(stripes);
+  Status committed = co_await commit;
+  if (appender_.CheckpointGain() != 0 && !core_.stop_error) {
+    Task<Status> checkpoint = FlushAndCheckpoint();
+    status = co_await checkpoint;
+    EPLOG_CO_TRY(status);
+  }
+  co_return committed;
 }
 
 Task<Status> Keeper::FlushAndCheckpoint() {

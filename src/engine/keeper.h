@@ -52,6 +52,8 @@ class Keeper {
   Task<void> Stability();
   Task<void> Space();
   Task<Status> MakeRoom();
+  Task<Status> TryEverything();
+  Task<void> Pause(int fruitless);
   Task<Status> CommitOldest();
   Task<Status> FlushAndCheckpoint();
 

@@ -57,9 +57,9 @@ Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
   co_return std::make_shared<Gate>(state, alone);
 }
 
-Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable) {
+Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable, bool frees) {
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = 1});
+  Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = frees});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   RecordWrite record;
@@ -127,7 +127,7 @@ Task<Status> Volumes::Rename(VolumeId id, std::string new_name, bool replace) {
     records.emplace_back(VolumeDeleted{victim});
   }
   records.emplace_back(VolumeRenamed{id, std::move(new_name)});
-  Task<Status> append = Append(std::move(records), true);
+  Task<Status> append = Append(std::move(records), true, victim.value != 0);
   Status status = co_await append;
   if (status.ok() && victim.value != 0) {
     background_.Add();
@@ -146,7 +146,7 @@ Task<Status> Volumes::Delete(VolumeId id) {
     co_return Fail(ErrorCode::kNotFound, "no such volume");
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
-  Task<Status> append = Append(std::move(records), true);
+  Task<Status> append = Append(std::move(records), true, true);
   Status status = co_await append;
   EPLOG_CO_TRY(status);
   background_.Add();
@@ -244,7 +244,7 @@ Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
 
 Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = 1});
+  Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = true});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   std::vector<KeyedLocks::Guard> locks;
@@ -282,7 +282,7 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     clean_.insert(id.value);
   }
   std::vector<VolumeRecord> records = {VolumeResized{id, size_bytes}};
-  Task<Status> append = Append(std::move(records), true);
+  Task<Status> append = Append(std::move(records), true, size_bytes < old_size);
   Status status = co_await append;
   EPLOG_CO_TRY(status);
   if (size_bytes < old_size) {

@@ -67,7 +67,7 @@ class Volumes {
   };
   std::shared_ptr<GateState>& GateOf(VolumeId id);
 
-  Task<Status> Append(std::vector<VolumeRecord> records, bool durable);
+  Task<Status> Append(std::vector<VolumeRecord> records, bool durable, bool frees = false);
   Task<Status> FreeExtents(std::vector<ExtentIndex> extents);
   Task<Status> FreeRun(ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);

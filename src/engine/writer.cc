@@ -103,8 +103,10 @@ RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant,
 Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit =
-      admission_.Admit(grant, {.ssds = (uint64_t{1} << g.n) - 1, .owing = 0, .blocks = 1});
+  Task<Status> admit = admission_.Admit(grant, {.ssds = (uint64_t{1} << g.n) - 1,
+                                                .owing = 0,
+                                                .blocks = 1,
+                                                .frees = core_.state->HasPending(stripe)});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = rows.Lock(stripe.value);

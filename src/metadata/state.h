@@ -57,6 +57,9 @@ class State {
   [[nodiscard]] uint64_t WouldOwe(StripeIndex stripe) const {
     return notes_[stripe.value] == kBare ? BareParity(stripe) : 0;
   }
+  [[nodiscard]] bool HasPending(StripeIndex stripe) const {
+    return (notes_[stripe.value] & ~kBare) != 0;
+  }
   [[nodiscard]] uint64_t pending_stripes() const { return pending_stripes_; }
   // After loading: the counts above, from the tables.
   void CountAnew();

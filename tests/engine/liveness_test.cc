@@ -235,50 +235,103 @@ TEST(Stop, EndsEveryRequest) {
   }
 }
 
-// A stripe that lost more chunks than its parity can give back cannot be committed. The others are;
-// and when its place in the log is all that is left, the array says so instead of waiting.
-TEST(Stop, ComesWhenOnlyAnUnreadableStripeHoldsTheLog) {
-  OverwriteCase c{5, 1, 4096, 10, 6144, 1024, 16};
-  TestArray test(DelayedShape(c));
-  const VolumeId volume = test.CreateVolume("v", 8 << 20);
-  Random random(3);
-  const auto whole = RandomBytes(random, size_t{4} * 4096);
-  ASSERT_TRUE(test.Write(volume, 0, whole).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
-  // Damage two chunks of the stripe wherever they are, then overwrite a third.
-  for (uint32_t ssd = 0; ssd < 5; ++ssd) {
-    const auto bytes = test.memory(ssd).bytes();
-    for (uint32_t chunk = 0; chunk < 2; ++chunk) {
-      const auto* wanted = whole.data() + size_t{chunk} * 4096;
-      const auto found = std::search(bytes.begin(), bytes.end(), wanted, wanted + 4096);
-      if (found != bytes.end()) {
-        *found = ~*found;
+// A stripe that lost more chunks than its parity can give back cannot be committed. The others are.
+// When its place in the log is all that is left, writes that need log are refused with the reason;
+// and deleting it, or writing it anew, is never refused and brings everything back.
+class UnreadableStripe : public ::testing::TestWithParam<bool> {
+ protected:
+  UnreadableStripe() : test_(DelayedShape({5, 1, 4096, 10, 6144, 1024, 16})) {
+    bad_ = test_.CreateVolume("bad", 64 << 10);
+    good_ = test_.CreateVolume("good", 8 << 20);
+    Random random(3);
+    whole_ = RandomBytes(random, size_t{4} * 4096);
+    EXPECT_TRUE(test_.Write(bad_, 0, whole_).ok());
+    EXPECT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    for (uint32_t ssd = 0; ssd < 5; ++ssd) {
+      const auto bytes = test_.memory(ssd).bytes();
+      for (uint32_t chunk = 0; chunk < 2; ++chunk) {
+        const auto* wanted = whole_.data() + size_t{chunk} * 4096;
+        const auto found = std::search(bytes.begin(), bytes.end(), wanted, wanted + 4096);
+        if (found != bytes.end()) {
+          *found = ~*found;
+        }
       }
     }
+    EXPECT_TRUE(test_.Write(bad_, 3 * 4096, std::span(whole_).first(4096)).ok());
   }
-  ASSERT_TRUE(test.Write(volume, 3 * 4096, std::span(whole).first(4096)).ok());
-  // The others are committed all the same, and the call says which one is not.
-  for (int i = 0; i < 50; ++i) {
-    ASSERT_TRUE(
-        test.Write(volume, (100 + 7 * uint64_t(i)) * 4096, std::span(whole).first(4096)).ok());
+  ~UnreadableStripe() override { test_.Kill(); }
+
+  TestArray test_;
+  VolumeId bad_;
+  VolumeId good_;
+  std::vector<std::byte> whole_;
+};
+
+TEST_P(UnreadableStripe, HoldsUpNothingElseAndCanBeCured) {
+  for (uint64_t i = 0; i < 50; ++i) {
+    ASSERT_TRUE(test_.Write(good_, 7 * i * 4096, std::span(whole_).first(4096)).ok());
   }
-  const auto committed = RunWithin(test.loop, test.array->Commit({}));
+  const auto committed = RunWithin(test_.loop, test_.array->Commit({}));
   ASSERT_TRUE(committed.has_value());
   ASSERT_FALSE(committed->ok());
   EXPECT_NE(committed->error().message.find("stripe 0"), std::string::npos)
       << committed->error().message;
-  EXPECT_EQ(test.array->GetStatus().pending_chunks, 1U);
-  EXPECT_TRUE(test.array->GetStatus().stopped_because.empty());
-  // Chunks of other stripes only, until the log is full.
-  Load load(test, volume, 2048, 4096);
-  load.first = 16;
-  load.Start(16, 20'000);
-  EXPECT_TRUE(load.RunToEnd()) << "waits for ever";
-  ASSERT_FALSE(load.failure.ok()) << "the log cannot hold so much";
-  EXPECT_NE(load.failure.error().message.find("stripe 0"), std::string::npos)
-      << load.failure.error().message;
-  EXPECT_TRUE(RunWithin(test.loop, test.array->Close()).has_value());
-  test.Kill();
+  EXPECT_EQ(test_.array->GetStatus().pending_chunks, 1U);
+
+  for (int round = 0; round < 3; ++round) {
+    Load load(test_, good_, 2048, 4096);
+    load.Start(16, 20'000);
+    ASSERT_TRUE(load.RunToEnd()) << "waits for ever";
+    ASSERT_FALSE(load.failure.ok()) << "the log cannot hold so much";
+    EXPECT_NE(load.failure.error().message.find("stripe 0"), std::string::npos)
+        << load.failure.error().message;
+    EXPECT_TRUE(test_.array->GetStatus().stopped_because.empty());
+    EXPECT_LE(test_.array->GetStatus().pending_chunks, 20U) << "the others are committed";
+    EXPECT_EQ(test_.Read(good_, 7 * 4096, 4096).size(), 4096U);
+    if (round == 1) {
+      ASSERT_TRUE(RunWithin(test_.loop, test_.array->Close()).has_value());
+      test_.Kill();
+      test_.Open();
+    }
+  }
+  if (GetParam()) {
+    const auto deleted = RunWithin(test_.loop, test_.array->DeleteVolume(bad_));
+    ASSERT_TRUE(deleted.has_value());
+    ASSERT_TRUE(deleted->ok()) << deleted->error().ToString();
+  } else {
+    const auto written = RunWithin(test_.loop, test_.array->Write(bad_, 0, whole_));
+    ASSERT_TRUE(written.has_value());
+    ASSERT_TRUE(written->ok()) << written->error().ToString();
+  }
+  Load after(test_, good_, 2048, 4096);
+  after.Start(16, 20'000);
+  EXPECT_TRUE(after.RunToEnd());
+  EXPECT_TRUE(after.failure.ok()) << after.failure.error().ToString();
+  EXPECT_TRUE(RunTask(test_.loop, test_.array->Commit({})).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Cures, UnreadableStripe, ::testing::Values(true, false));
+
+// What fails for a moment only is tried again before anybody is refused.
+TEST(Commit, OutlivesReadErrorsThatPass) {
+  for (const bool auto_commit : {false, true}) {
+    ArrayShape shape = DelayedShape({5, 1, 4096, 10, 6144, 320, 1});
+    shape.auto_commit = auto_commit;
+    TestArray test(shape);
+    const VolumeId volume = test.CreateVolume("v", 8 << 20);
+    const Buffer block = test.pool.GetZeroed(4096);
+    ASSERT_TRUE(test.Write(volume, 0, block.span()).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+    for (uint32_t device = 0; device < 6; ++device) {
+      test.faulty(device).Add({.kinds = MaskOf(RequestKind::kRead)});
+      test.faulty(device).Add({.kinds = MaskOf(RequestKind::kRead)});
+    }
+    Load load(test, volume, 2048, 4096);
+    load.first = 16;
+    load.Start(1, 600);
+    EXPECT_TRUE(load.RunToEnd());
+    EXPECT_TRUE(load.failure.ok()) << load.failure.error().ToString();
+  }
 }
 
 // Whoever changes a volume has its turn, however steady the reads and writes are.
