@@ -121,8 +121,10 @@ Task<void> Keeper::Space() {
       }
       Task<void> pause = Pause(fruitless);
       co_await pause;
-    } else if (MarkDue() && appender_.UrgentRoom() != 0) {
-      fruitless = 0;
+      continue;
+    }
+    fruitless = 0;  // the next shortage has its tries again
+    if (MarkDue() && appender_.UrgentRoom() != 0) {
       Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
