@@ -49,6 +49,12 @@ struct CheckReport {
   std::vector<std::string> problems;
 };
 
+// What becomes of a range that is trimmed; it reads as zeros either way.
+enum class TrimMode : uint8_t {
+  kPunch,  // extents with nothing left in them go back to the array (fallocate: punch hole)
+  kZero,   // the volume keeps its extents: writing there again never meets kNoSpace
+};
+
 // Called now and then by long work: done and total in the unit of that work.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
@@ -95,6 +101,10 @@ class Array {
   // of a chunk that failed was written, other chunks of the request may have been.
   virtual Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
                              std::span<const std::byte> from) = 0;
+  // The range reads as zeros from now on, durable after Flush as a write is; its slots are given
+  // back. kNoSpace never.
+  virtual Task<Status> Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                            TrimMode mode) = 0;
   // Everything acknowledged in the range before the call survives a crash plus the loss of any m
   // devices (P2).
   virtual Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) = 0;

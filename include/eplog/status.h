@@ -17,6 +17,8 @@ struct Traffic {
   uint64_t user_reads = 0;
   uint64_t user_bytes_read = 0;
   uint64_t user_flushes = 0;
+  uint64_t user_trims = 0;
+  uint64_t user_bytes_trimmed = 0;
   uint64_t full_stripe_writes = 0;
   uint64_t log_stripes = 0;
   uint64_t log_stripe_members = 0;

@@ -155,6 +155,18 @@ std::string RecordText(const RowRecord& record, const EntryHeader& entry, const 
   return out;
 }
 
+std::string RecordText(const TrimRecord& record, const Geometry& g) {
+  if (const auto* stripes = std::get_if<StripesTrimmed>(&record)) {
+    return stripes->count == 1 ? fmt::format("row {} trimmed", stripes->first.value)
+                               : fmt::format("rows {} to {} trimmed", stripes->first.value,
+                                             stripes->first.value + stripes->count - 1);
+  }
+  const auto& chunks = std::get<ChunksTrimmed>(record);
+  const uint32_t first = g.IndexInStripe(chunks.first);
+  return fmt::format("row {} d{}{} trimmed", g.StripeOf(chunks.first).value, first,
+                     chunks.count == 1 ? "" : fmt::format(" to d{}", first + chunks.count - 1));
+}
+
 std::string RecordText(const LogStripeRecord& record, const Geometry& g) {
   std::string out = fmt::format("log stripe of {}:", record.members.size());
   for (const LogStripeMember& member : record.members) {
@@ -299,6 +311,9 @@ Json EntryToJson(const FoundEntry& entry, const Geometry& geometry) {
   for (const RowRecord& record : header.rows) {
     records.push_back(RecordText(record, header, geometry));
   }
+  for (const TrimRecord& record : header.trims) {
+    records.push_back(RecordText(record, geometry));
+  }
   for (const LogStripeRecord& record : header.log_stripes) {
     records.push_back(RecordText(record, geometry));
   }
@@ -331,6 +346,9 @@ std::string EntryText(const FoundEntry& entry, const Geometry& geometry) {
   }
   for (const RowRecord& record : header.rows) {
     out += "\n  " + RecordText(record, header, geometry);
+  }
+  for (const TrimRecord& record : header.trims) {
+    out += "\n  " + RecordText(record, geometry);
   }
   for (const LogStripeRecord& record : header.log_stripes) {
     out += "\n  " + RecordText(record, geometry);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <variant>
 
@@ -91,6 +92,9 @@ class ContentVisitor final : public RunVisitor {
       out_.pending_chunks += member.superseded ? 0 : 1;
     }
   }
+  void Zeros(const ZerosItem& item) override {
+    out_.pending_chunks += item.count - static_cast<uint32_t>(std::popcount(item.superseded));
+  }
   void Volume(const VolumeItem& item) override { volumes_.Apply(item); }
   void Extent(const ExtentItem& item) override { volumes_.Apply(item); }
 
@@ -128,6 +132,16 @@ class RowReplay final : public RunVisitor {
       }
     }
   }
+  void Zeros(const ZerosItem& item) override {
+    for (uint32_t at = 0; at < item.count; ++at) {
+      const ChunkIndex chunk(item.first.value + at);
+      if ((item.superseded >> at & 1) == 0 && g_.StripeOf(chunk) == row_.stripe) {
+        const uint32_t i = g_.IndexInStripe(chunk);
+        row_.pending[i] = {item.sequence, SlotWord::Zero(), 0};
+        Say(item.sequence, fmt::format("checkpoint: data {} pending, trimmed", i));
+      }
+    }
+  }
   void Volume(const VolumeItem& /*item*/) override {}
   void Extent(const ExtentItem& /*item*/) override {}
 
@@ -141,6 +155,9 @@ class RowReplay final : public RunVisitor {
       if (record.stripe == row_.stripe) {
         Apply(entry, record);
       }
+    }
+    for (const TrimRecord& record : entry.trims) {
+      std::visit([&](const auto& trim) { Apply(entry, trim); }, record);
     }
     for (const LogStripeRecord& record : entry.log_stripes) {
       Apply(entry, record);
@@ -164,6 +181,21 @@ class RowReplay final : public RunVisitor {
       std::fill(row_.words.begin(), row_.words.end(), RowWord{});
       row_.pending.clear();
       Say(entry.sequence, "its extent was freed: all zero");
+    }
+  }
+  void Apply(const EntryHeader& entry, const StripesTrimmed& trim) {
+    if (row_.stripe.value >= trim.first.value &&
+        row_.stripe.value - trim.first.value < trim.count) {
+      std::fill(row_.words.begin(), row_.words.end(), RowWord{});
+      row_.pending.clear();
+      Say(entry.sequence, "trimmed: all zero");
+    }
+  }
+  void Apply(const EntryHeader& entry, const ChunksTrimmed& trim) {
+    for (uint32_t at = 0; g_.StripeOf(trim.first) == row_.stripe && at < trim.count; ++at) {
+      const uint32_t i = g_.IndexInStripe(trim.first) + at;
+      row_.pending[i] = {entry.sequence, SlotWord::Zero(), 0};
+      Say(entry.sequence, fmt::format("data {} pending, trimmed", i));
     }
   }
   void Apply(const EntryHeader& entry, const RowRecord& record) {

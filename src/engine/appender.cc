@@ -31,12 +31,14 @@ struct Appender::Entry {
   std::vector<iovec> slot_parts;
   size_t bytes = kEntryFixedBytes;  // upper bound of the header's used bytes
   uint64_t ssd_mask = 0;            // SSDs that must be flushed before it is stable
+  uint64_t held_blocks = 0;         // promises that end when it is applied
   bool written = false;
   Status status;
 
   void Clear() {
     header.volumes.clear();
     header.rows.clear();
+    header.trims.clear();
     header.log_stripes.clear();
     header.first_of_epoch = false;
     log_chunks.clear();
@@ -46,6 +48,7 @@ struct Appender::Entry {
     slot_parts.clear();
     bytes = kEntryFixedBytes;
     ssd_mask = 0;
+    held_blocks = 0;
     written = false;
     status = OkStatus();
   }
@@ -95,7 +98,7 @@ uint64_t Appender::ClosedBlocks(uint64_t promised, bool frees) const {
 
 bool Appender::CanPromise(uint64_t blocks, bool frees) const {
   const uint64_t promised = promised_blocks_ + blocks;
-  return RoomInLog(promised, ClosedBlocks(promised, frees));
+  return log_charged() + promised + ClosedBlocks(promised, frees) <= core_.geometry.log_blocks;
 }
 
 uint64_t Appender::UrgentRoom() const {
@@ -121,7 +124,7 @@ void Appender::Submit(ChunkWrite& write) {
 
 void Appender::Submit(RecordWrite& record, bool urgent) {
   if (core_.stop_error) {
-    TakeBack(urgent ? 0 : 1);
+    TakeBack(urgent ? 0 : record.promised);
     record.completion.Finish(core_.loop, core_.Running(), 0);
     return;
   }
@@ -134,6 +137,7 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
   for (const VolumeRecord& volume : record.volumes) {
     record.max_bytes += MaxRecordBytes(volume);
   }
+  record.max_bytes += record.trim ? MaxRecordBytes(*record.trim) : 0;
   (urgent ? urgent_ : records_).push_back(&record);
   core_.append.NotifyAll();
 }
@@ -265,11 +269,15 @@ void Appender::TakeRecords(Entry& entry, std::deque<RecordWrite*>& queue, bool u
     entry.bytes += record->max_bytes;
     entry.records.push_back(record);
     promised_blocks_ -= urgent ? 0 : 1;
+    entry.held_blocks += urgent ? 0 : record->promised - 1;
     if (record->row) {
       entry.header.rows.push_back(*record->row);
     }
     for (const VolumeRecord& volume : record->volumes) {
       entry.header.volumes.push_back(volume);
+    }
+    if (record->trim) {
+      entry.header.trims.push_back(*record->trim);
     }
     entry.slot_writes.insert(entry.slot_writes.end(), record->writes.begin(), record->writes.end());
   }
@@ -436,10 +444,11 @@ void Appender::Finish(Entry& entry) {
   // After a failure nothing more is applied: what comes later in the log may not become visible
   // without it.
   const Status status = core_.Running();
+  promised_blocks_ -= entry.held_blocks;
   if (status.ok()) {
     slot_changes_.freed.clear();
     slot_changes_.kept.clear();
-    core_.state->Apply(header, slot_changes_, core_.canary(Canary::kRowNoVersions));
+    core_.state->Apply(header, slot_changes_, core_.broken());
     core_.space.FreedBy(header.sequence, slot_changes_.freed);
     // Slots were freed, promises given back, stripes committed: whoever waits looks again.
     core_.space_changed.NotifyAll();
@@ -502,6 +511,13 @@ void Appender::NoteWrites(const Entry& entry) {
     if (record->own_version) {
       last_write_[record->row->stripe.value / g.extent_stripes] = entry.header.sequence;
     }
+    if (record->trim) {
+      const auto* stripes = std::get_if<StripesTrimmed>(&*record->trim);
+      const StripeIndex first =
+          stripes != nullptr ? stripes->first
+                             : g.StripeOf(std::get<ChunksTrimmed>(*record->trim).first);
+      last_write_[first.value / g.extent_stripes] = entry.header.sequence;
+    }
   }
   const uint64_t now = core_.loop.NowUs();
   if (!entry.chunk_writes.empty() && (ages_.empty() || now >= ages_.back().second + kAgeSampleUs)) {
@@ -550,7 +566,7 @@ void Appender::FailAll() {
   }
   queued_chunks_ = 0;
   for (RecordWrite* record : records_) {
-    --promised_blocks_;
+    promised_blocks_ -= record->promised;
     record->completion.Finish(core_.loop, status, 0);
   }
   records_.clear();

@@ -73,7 +73,9 @@ struct RecordWrite {
   std::optional<RowRecord> row;
   bool own_version = false;  // full stripe: the row's data words are of the entry itself
   std::vector<VolumeRecord> volumes;
+  std::optional<TrimRecord> trim;
   std::vector<SlotWrite> writes;
+  uint64_t promised = 1;  // log blocks; what exceeds the entry's is held until it is applied
   Completion completion;
   size_t max_bytes = 0;  // set by Submit
 };
@@ -114,7 +116,7 @@ class Appender {
   [[nodiscard]] uint64_t UrgentRoom() const;
 
   // ---- pieces; the caller awaits `piece.completion`. One promise a piece is consumed:
-  // BlocksForChunk() for a chunk, 1 for a record that is not urgent.
+  // BlocksForChunk() for a chunk, `promised` for a record that is not urgent.
   void Submit(ChunkWrite& write);
   void Submit(RecordWrite& record, bool urgent);
 
@@ -131,6 +133,10 @@ class Appender {
 
   [[nodiscard]] uint64_t log_tail() const;  // oldest place still needed
   [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }
+  // What counts as used: pending zeros are charged as if they had log chunks.
+  [[nodiscard]] uint64_t log_charged() const {
+    return log_used() + core_.state->pending.zeros() * core_.geometry.chunk_blocks();
+  }
   // Log blocks that a checkpoint would free, as things stand.
   [[nodiscard]] uint64_t CheckpointGain() const;
   void CheckpointCounts(uint64_t place);

@@ -16,11 +16,12 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       admission_(core_, appender_),
       reader_(core_, &appender_),
       writer_(core_, appender_, admission_, reader_),
+      trimmer_(core_, appender_, admission_, writer_),
       committer_(core_, appender_, flusher_, reader_, writer_),
       superblocks_(core_, assembly_.winner, assembly_.generations),
       checkpointer_(core_, appender_, flusher_, superblocks_),
       keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_),
-      volumes_(core_, appender_, flusher_, admission_, writer_),
+      volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_),
       requests_(loop) {
   admission_.set_keeper(keeper_);
 }
@@ -327,6 +328,35 @@ Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
   co_return OkStatus();
 }
 
+Task<Status> ArrayImpl::Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                             TrimMode mode) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  std::vector<ExtentIndex> empty;
+  {
+    Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
+    const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
+    const Result<const Volume*> located = Locate(volume, offset_bytes, length_bytes);
+    if (!located.ok()) {
+      Error error = located.error();
+      co_return Fail(std::move(error));
+    }
+    Task<Status> trimming =
+        volumes_.Trim(**located, offset_bytes, offset_bytes + length_bytes, mode, empty);
+    status = co_await trimming;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> freeing =
+      volumes_.FreeTrimmed(volume, offset_bytes, offset_bytes + length_bytes, std::move(empty));
+  status = co_await freeing;
+  if (status.ok()) {
+    ++core_.traffic.user_trims;
+    core_.traffic.user_bytes_trimmed += length_bytes;
+  }
+  co_return status;
+}
+
 Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
@@ -337,7 +367,7 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
   }
   ++core_.traffic.user_flushes;
   const Geometry& g = core_.geometry;
-  uint64_t target = 0;
+  uint64_t target = volumes_.LastFreed(volume);
   uint64_t ssds = 0;
   length_bytes =
       std::min(length_bytes, found->size_bytes - std::min(offset_bytes, found->size_bytes));

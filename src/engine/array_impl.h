@@ -43,6 +43,8 @@ class ArrayImpl final : public Array {
   Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
   Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
                      std::span<const std::byte> from) override;
+  Task<Status> Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                    TrimMode mode) override;
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
@@ -82,6 +84,7 @@ class ArrayImpl final : public Array {
   Admission admission_;
   ChunkReader reader_;
   Writer writer_;
+  Trimmer trimmer_;
   Committer committer_;
   Superblocks superblocks_;
   Checkpointer checkpointer_;

@@ -146,6 +146,9 @@ Task<Status> Checker::CheckLogStripe(LogStripeId id, uint64_t sequence) {
     co_return OkStatus();  // the array is at work, and this one has died since
   }
   const LogStripeView view = core_.state->pending.View(id);
+  if (view.zeros) {
+    co_return OkStatus();  // trimmed chunks: nothing on any device
+  }
   ++report.log_stripes_checked;
   // Whatever happens to it meanwhile, what it is made of stays where it is.
   Pins pins(core_);

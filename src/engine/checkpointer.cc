@@ -39,8 +39,10 @@ void ForEachCounter(T& traffic, Visit&& visit) {
   visit(traffic.log_chunk_bytes);
   visit(traffic.log_header_bytes);
   visit(traffic.md_equivalent_ssd_bytes);
+  visit(traffic.user_trims);
+  visit(traffic.user_bytes_trimmed);
 }
-static_assert(sizeof(Traffic) == 22 * sizeof(uint64_t), "every counter is kept in the checkpoint");
+static_assert(sizeof(Traffic) == 24 * sizeof(uint64_t), "every counter is kept in the checkpoint");
 
 }  // namespace
 

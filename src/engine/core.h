@@ -115,6 +115,9 @@ struct Core {
   }
 
   [[nodiscard]] bool canary(Canary which) const { return hooks.canary == which; }
+  [[nodiscard]] State::Broken broken() const {
+    return {canary(Canary::kRowNoVersions), canary(Canary::kTrimFreesAtOnce)};
+  }
   [[nodiscard]] uint64_t log_mask() const {
     return members.live_mask() & ~((uint64_t{1} << geometry.n) - 1);
   }

@@ -26,8 +26,9 @@ enum class Canary : uint8_t {
   kLogFreedEarly,       // log is freed before the checkpoint counts (I9)
   kCheckpointUnstable,  // a checkpoint counts while it holds unstable state (I9)
   kFlushDropped,        // a device flush is not sent
+  kTrimFreesAtOnce,     // a trimmed chunk's slot is freed before a commit (I3)
 };
-inline constexpr int kCanaries = 13;
+inline constexpr int kCanaries = 14;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

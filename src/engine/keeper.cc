@@ -22,7 +22,7 @@ bool Keeper::LogShort() const {
   // Five sevenths of what the foreground may have.
   const uint64_t blocks = core_.geometry.log_blocks;
   const uint64_t open = blocks - std::min(blocks, appender_.ClosedBlocks(0));
-  return appender_.log_used() * 7 > open * 5 || admission_.waiting_for_log();
+  return appender_.log_charged() * 7 > open * 5 || admission_.waiting_for_log();
 }
 
 bool Keeper::SlotsShort() const {

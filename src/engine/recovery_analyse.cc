@@ -166,7 +166,7 @@ Task<Status> Recovery::Replay() {
       Status status = co_await noting;
       EPLOG_CO_TRY(status);
     }
-    core_.state->Apply(entry, ignored, core_.canary(Canary::kRowNoVersions));
+    core_.state->Apply(entry, ignored, core_.broken());
     ignored.freed.clear();
     ignored.kept.clear();
     position_ = {entry.epoch, entry.sequence, entry.place + entry.length_blocks};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace eplog {
 namespace {
 
@@ -182,10 +184,11 @@ Task<void> Volumes::FreeDeleted(VolumeId id) {
       extents.push_back(ExtentIndex(i));
     }
   }
-  Task<Status> freeing = FreeExtents(std::move(extents));
+  Task<Status> freeing = FreeExtents(id, std::move(extents));
   const Status status = co_await freeing;
   static_cast<void>(status);  // the array has stopped or closes: the next opening goes on
   clean_.erase(id.value);
+  last_freed_.erase(id.value);
   gates_.erase(id.value);
   background_.Done();
   assigned_.NotifyAll();
@@ -221,7 +224,7 @@ uint64_t Volumes::ExtentsComingBack() const {
 }
 
 // In batches, each one entry.
-Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
+Task<Status> Volumes::FreeExtents(VolumeId owner, std::vector<ExtentIndex> extents) {
   const uint32_t limit = std::max(1U, kFreeBatchStripes / core_.geometry.extent_stripes);
   std::sort(extents.begin(), extents.end());
   for (size_t first = 0; first < extents.size();) {
@@ -233,7 +236,7 @@ Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
            extents[first + count].value == extents[first].value + count) {
       ++count;
     }
-    Task<Status> run = FreeRun(extents[first], count);
+    Task<Status> run = FreeRun(owner, extents[first], count);
     Status status = co_await run;
     assigned_.NotifyAll();
     EPLOG_CO_TRY(status);
@@ -242,7 +245,7 @@ Task<Status> Volumes::FreeExtents(std::vector<ExtentIndex> extents) {
   co_return OkStatus();
 }
 
-Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
+Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count) {
   Grant grant(admission_);
   Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = true});
   Status status = co_await admit;
@@ -254,10 +257,16 @@ Task<Status> Volumes::FreeRun(ExtentIndex first, uint32_t count) {
     locks.push_back(co_await locking);
   }
   RecordWrite record;
+  for (uint32_t i = 0; i < count; ++i) {
+    const ExtentIndex extent(first.value + i);
+    EPLOG_CHECK(core_.state->volumes.OwnerOf(extent).volume == owner,
+                "an extent is freed once, before it has another owner");
+  }
   record.volumes.emplace_back(ExtentsFreed{first, count});
   grant.TakeLog();
   appender_.Submit(record, false);
   co_await record.completion;
+  last_freed_[owner.value] = record.completion.sequence();
   co_return record.completion.status();
 }
 
@@ -305,31 +314,73 @@ Task<Status> Volumes::CleanBeyond(VolumeId id, uint64_t size_bytes) {
   const auto tail = size_bytes % extent_bytes == 0
                         ? std::nullopt
                         : volume->extents.Get(static_cast<uint32_t>(size_bytes / extent_bytes));
-  Task<Status> freeing = FreeExtents(ExtentsBeyond(*volume));
+  Task<Status> freeing = FreeExtents(id, ExtentsBeyond(*volume));
   Status status = co_await freeing;
   EPLOG_CO_TRY(status);
   if (tail) {
-    Task<Status> zeroing = ZeroTail(*tail, size_bytes % extent_bytes);
+    Task<Status> zeroing = trimmer_.TrimInExtent(*tail, size_bytes % extent_bytes, extent_bytes);
     status = co_await zeroing;
   }
   co_return status;
 }
 
-Task<Status> Volumes::ZeroTail(ExtentIndex extent, uint64_t from_bytes) {
-  const Geometry& g = core_.geometry;
-  const Buffer zeros = core_.pool.GetZeroed(g.chunk_bytes);
-  const uint64_t chunk_count = uint64_t{g.extent_stripes} * g.k();
-  for (uint64_t c = from_bytes / g.chunk_bytes; c < chunk_count; ++c) {
-    const StripeIndex stripe(extent.value * g.extent_stripes + static_cast<uint32_t>(c / g.k()));
-    const auto index = static_cast<uint32_t>(c % g.k());
-    if (core_.state->Latest(g.Chunk(stripe, index)).word.is_zero()) {
-      continue;
+bool Volumes::ExtentIsZero(ExtentIndex extent) const {
+  const uint32_t first = extent.value * core_.geometry.extent_stripes;
+  for (uint32_t s = first; s < first + core_.geometry.extent_stripes; ++s) {
+    if (!core_.state->LatestIsZero(StripeIndex(s))) {
+      return false;
     }
-    const uint64_t skip = c == from_bytes / g.chunk_bytes ? from_bytes % g.chunk_bytes : 0;
-    const uint64_t offset = uint64_t{index} * g.chunk_bytes + skip;
-    Task<Status> write =
-        writer_.WriteInStripe(stripe, offset, zeros.span().first(g.chunk_bytes - skip));
-    Status status = co_await write;
+  }
+  return true;
+}
+
+Task<Status> Volumes::Trim(const Volume& volume, uint64_t from_bytes, uint64_t to_bytes,
+                           TrimMode mode, std::vector<ExtentIndex>& empty) {
+  const uint64_t extent_bytes = core_.geometry.extent_data_bytes();
+  std::vector<ExtentIndex> touched;
+  volume.extents.ForEach(from_bytes / extent_bytes, DivideUp(to_bytes, extent_bytes),
+                         [&](ExtentIndex extent) { touched.push_back(extent); });
+  for (const ExtentIndex extent : touched) {
+    const uint64_t base = core_.state->volumes.OwnerOf(extent).logical * extent_bytes;
+    const uint64_t from = std::max(from_bytes, base) - base;
+    const uint64_t to = std::min(to_bytes - base, extent_bytes);
+    const bool whole = from == 0 && to == extent_bytes;
+    if (!whole || mode == TrimMode::kZero) {
+      Task<Status> trim = trimmer_.TrimInExtent(extent, from, to);
+      Status status = co_await trim;
+      EPLOG_CO_TRY(status);
+    }
+    if (mode == TrimMode::kPunch && (whole || ExtentIsZero(extent))) {
+      empty.push_back(extent);
+    }
+  }
+  co_return OkStatus();
+}
+
+// Alone, so that nobody writes to an extent while it goes; in batches, so that nobody waits long.
+Task<Status> Volumes::FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_bytes,
+                                  std::vector<ExtentIndex> empty) {
+  const uint64_t extent_bytes = core_.geometry.extent_data_bytes();
+  const size_t limit = std::max(1U, kFreeBatchStripes / core_.geometry.extent_stripes);
+  for (size_t done = 0; done < empty.size(); done += limit) {
+    Task<std::shared_ptr<Gate>> entering = Enter(id, true);
+    const std::shared_ptr<Gate> gate = co_await entering;
+    const Volume* volume = core_.state->volumes.Find(id);
+    if (volume == nullptr || volume->deleting) {
+      co_return OkStatus();  // they go with the volume, and perhaps belong to another by now
+    }
+    std::vector<ExtentIndex> batch;
+    for (size_t i = done; i < std::min(done + limit, empty.size()); ++i) {
+      const VolumeTable::Owner owner = core_.state->volumes.OwnerOf(empty[i]);
+      const uint64_t base = owner.logical * extent_bytes;
+      const bool whole = from_bytes <= base && base + extent_bytes <= to_bytes;
+      // It may have been written, or have changed hands, while nobody held the gate.
+      if (owner.volume == id && (whole || ExtentIsZero(empty[i]))) {
+        batch.push_back(empty[i]);
+      }
+    }
+    Task<Status> free = FreeExtents(id, std::move(batch));
+    Status status = co_await free;
     EPLOG_CO_TRY(status);
   }
   co_return OkStatus();

@@ -15,6 +15,7 @@
 #include "engine/appender.h"
 #include "engine/core.h"
 #include "engine/flusher.h"
+#include "engine/trimmer.h"
 #include "engine/writer.h"
 #include "eplog/array.h"
 
@@ -22,12 +23,14 @@ namespace eplog {
 
 class Volumes {
  public:
-  Volumes(Core& core, Appender& appender, Flusher& flusher, Admission& admission, Writer& writer)
+  Volumes(Core& core, Appender& appender, Flusher& flusher, Admission& admission, Writer& writer,
+          Trimmer& trimmer)
       : core_(core),
         appender_(appender),
         flusher_(flusher),
         admission_(admission),
         writer_(writer),
+        trimmer_(trimmer),
         changes_(core.loop),
         assigned_(core.loop),
         background_(core.loop) {}
@@ -51,6 +54,21 @@ class Volumes {
   // free extent.
   Task<Result<ExtentIndex>> EnsureExtent(VolumeId id, uint32_t logical);
 
+  // Trims bytes [from, to) of a volume, whose gate the caller holds shared. Extents that may go
+  // back to the array then (they lie wholly inside, or nothing is left in them) are added to
+  // `empty` and are for FreeTrimmed; the former are not touched before.
+  Task<Status> Trim(const Volume& volume, uint64_t from_bytes, uint64_t to_bytes, TrimMode mode,
+                    std::vector<ExtentIndex>& empty);
+  // The caller does not hold the gate.
+  Task<Status> FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_bytes,
+                           std::vector<ExtentIndex> empty);
+  // The newest entry that freed extents of this volume in this life: a flush of any part of the
+  // volume covers it, since no extent is left to remember it.
+  [[nodiscard]] uint64_t LastFreed(VolumeId id) const {
+    const auto found = last_freed_.find(id.value);
+    return found == last_freed_.end() ? 0 : found->second;
+  }
+
   [[nodiscard]] Status CheckSize(uint64_t size_bytes) const;
   static Status CheckName(std::string_view name);
   // Extents that are assigned to no live byte and on their way back: they count as free.
@@ -68,13 +86,13 @@ class Volumes {
   std::shared_ptr<GateState>& GateOf(VolumeId id);
 
   Task<Status> Append(std::vector<VolumeRecord> records, bool durable, bool frees = false);
-  Task<Status> FreeExtents(std::vector<ExtentIndex> extents);
-  Task<Status> FreeRun(ExtentIndex first, uint32_t count);
+  Task<Status> FreeExtents(VolumeId owner, std::vector<ExtentIndex> extents);
+  Task<Status> FreeRun(VolumeId owner, ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);
   Task<void> FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate);
   [[nodiscard]] std::vector<ExtentIndex> ExtentsBeyond(const Volume& volume) const;
   Task<Status> CleanBeyond(VolumeId id, uint64_t size_bytes);
-  Task<Status> ZeroTail(ExtentIndex extent, uint64_t from_bytes);
+  [[nodiscard]] bool ExtentIsZero(ExtentIndex extent) const;
   Task<Result<ExtentIndex>> AssignExtent(VolumeId id, uint32_t logical);
 
   Core& core_;
@@ -82,10 +100,12 @@ class Volumes {
   Flusher& flusher_;
   Admission& admission_;
   Writer& writer_;
+  Trimmer& trimmer_;
   AsyncMutex changes_;  // one change of the table at a time
   Event assigned_;      // an extent was assigned, or some were freed
   std::set<std::pair<uint32_t, uint32_t>> assigning_;
   std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
+  std::unordered_map<uint32_t, uint64_t> last_freed_;
   std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size
   WaitGroup background_;
   bool closing_ = false;

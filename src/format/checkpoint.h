@@ -84,6 +84,16 @@ struct LogStripeItem {
   bool operator==(const LogStripeItem&) const = default;
 };
 
+// What is left of a ChunksTrimmed record: consecutive chunks of one stripe, pending zeros.
+struct ZerosItem {
+  uint64_t sequence = 0;  // of its entry
+  uint64_t place = 0;     // of its entry
+  ChunkIndex first;
+  uint32_t count = 0;
+  uint32_t superseded = 0;  // mask
+  bool operator==(const ZerosItem&) const = default;
+};
+
 struct VolumeItem {
   VolumeId id;
   uint64_t size_bytes = 0;
@@ -108,6 +118,7 @@ class RunWriter {
       : geometry_(geometry), out_(out) {}
   void RowGroup(uint32_t group, std::span<const RowWord> words);
   void LogStripe(const LogStripeItem& item);
+  void Zeros(const ZerosItem& item);
   void Volume(const VolumeItem& item);
   void Extent(const ExtentItem& item);
   void End();
@@ -123,6 +134,7 @@ class RunVisitor {
   virtual ~RunVisitor() = default;
   virtual void RowGroup(uint32_t group, std::span<const RowWord> words) = 0;
   virtual void LogStripe(const LogStripeItem& item) = 0;
+  virtual void Zeros(const ZerosItem& item) = 0;
   virtual void Volume(const VolumeItem& item) = 0;
   virtual void Extent(const ExtentItem& item) = 0;
 };

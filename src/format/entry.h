@@ -53,6 +53,21 @@ struct RowRecord {
   bool operator==(const RowRecord&) const = default;
 };
 
+// Rows of these stripes become all `zero`, their pendings are superseded.
+struct StripesTrimmed {
+  StripeIndex first;
+  uint32_t count = 0;
+  bool operator==(const StripesTrimmed&) const = default;
+};
+// Consecutive data chunks of one stripe: each gets a pending `zero` of the entry's version. The old
+// content stays where it is until a commit, since parity covers it.
+struct ChunksTrimmed {
+  ChunkIndex first;
+  uint32_t count = 0;
+  bool operator==(const ChunksTrimmed&) const = default;
+};
+using TrimRecord = std::variant<StripesTrimmed, ChunksTrimmed>;
+
 struct VolumeCreated {
   VolumeId id;
   uint64_t size_bytes = 0;
@@ -103,6 +118,7 @@ struct EntryHeader {
   // Applied in this order. No chunk occurs in two records of one entry.
   std::vector<VolumeRecord> volumes;
   std::vector<RowRecord> rows;
+  std::vector<TrimRecord> trims;
   std::vector<LogStripeRecord> log_stripes;
   bool operator==(const EntryHeader&) const = default;
 };
@@ -112,6 +128,7 @@ inline constexpr size_t kEntryFixedBytes = 96;
 // A version is taken to be less than 2^49 entries old.
 size_t MaxRecordBytes(const VolumeRecord& record);
 size_t MaxRecordBytes(const RowRecord& record);
+size_t MaxRecordBytes(const TrimRecord& record);
 size_t MaxLogStripeRecordBytes(size_t members, size_t parity);
 size_t MaxRowRecordBytes(size_t changes);
 

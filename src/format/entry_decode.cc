@@ -38,6 +38,10 @@ class RecordReader {
         return ReadLogStripe();
       case RecordType::kRowInstalled:
         return ReadRow();
+      case RecordType::kStripesTrimmed:
+        return ReadStripesTrimmed();
+      case RecordType::kChunksTrimmed:
+        return ReadChunksTrimmed();
       case RecordType::kVolumeCreated:
         return ReadVolumeCreated();
       case RecordType::kVolumeResized:
@@ -138,6 +142,33 @@ class RecordReader {
     return change;
   }
 
+  Status ReadStripesTrimmed() {
+    StripesTrimmed record;
+    record.first = StripeIndex(Below<uint32_t>(geometry_.stripes));
+    record.count = Below<uint32_t>(uint64_t{geometry_.stripes} - record.first.value + 1);
+    if (!in_.ok() || record.count == 0) {
+      return Wrong("trimmed stripes that cannot be");
+    }
+    trimmed_.emplace_back(record.first.value, uint64_t{record.first.value} + record.count);
+    header_.trims.emplace_back(record);
+    return OkStatus();
+  }
+
+  Status ReadChunksTrimmed() {
+    ChunksTrimmed record;
+    record.first = ChunkIndex(Below<uint64_t>(geometry_.data_chunks()));
+    const uint32_t index = geometry_.IndexInStripe(record.first);
+    record.count = Below<uint32_t>(uint64_t{geometry_.k()} - index + 1);
+    if (!in_.ok() || record.count == 0) {
+      return Wrong("trimmed chunks that cannot be");
+    }
+    for (uint32_t i = 0; i < record.count; ++i) {
+      chunks_.push_back(record.first.value + i);
+    }
+    header_.trims.emplace_back(record);
+    return OkStatus();
+  }
+
   SlotWord ReadWord() {
     return SlotWord::FromRaw(Below<uint32_t>(uint64_t{geometry_.slots} + wire::kFirstSlotWord));
   }
@@ -221,10 +252,27 @@ class RecordReader {
       std::sort(values.begin(), values.end());
       return std::adjacent_find(values.begin(), values.end()) != values.end();
     };
-    if (repeats(chunks_) || repeats(stripes_)) {
+    if (repeats(chunks_) || repeats(stripes_) || TrimmedAndMore()) {
       return Wrong("two records of one chunk");
     }
     return OkStatus();
+  }
+
+  // A stripe is trimmed twice, or trimmed and described by another record. Sorts trimmed_; chunks_
+  // and stripes_ are sorted.
+  bool TrimmedAndMore() {
+    std::sort(trimmed_.begin(), trimmed_.end());
+    uint64_t end = 0;
+    for (const auto& [first, last] : trimmed_) {
+      const auto chunk = std::lower_bound(chunks_.begin(), chunks_.end(), first * geometry_.k());
+      const auto stripe = std::lower_bound(stripes_.begin(), stripes_.end(), first);
+      if (first < end || (chunk != chunks_.end() && *chunk < last * geometry_.k()) ||
+          (stripe != stripes_.end() && *stripe < last)) {
+        return true;
+      }
+      end = last;
+    }
+    return false;
   }
 
   ByteReader in_;
@@ -232,6 +280,7 @@ class RecordReader {
   EntryHeader& header_;
   std::vector<uint64_t> chunks_;   // of all records, to find one that occurs twice
   std::vector<uint64_t> stripes_;  // of all row records
+  std::vector<std::pair<uint64_t, uint64_t>> trimmed_;  // stripes: first, one past the last
 };
 
 Status CheckFixed(const EntryHeader& header) {

@@ -106,6 +106,28 @@ void PutRow(ByteWriter& out, const RowRecord& record, uint64_t sequence) {
   }
 }
 
+struct TrimRecordWriter {
+  ByteWriter& out;
+
+  void operator()(const StripesTrimmed& r) const {
+    PutType(out, RecordType::kStripesTrimmed);
+    out.Varint(r.first.value);
+    out.Varint(r.count);
+  }
+  void operator()(const ChunksTrimmed& r) const {
+    PutType(out, RecordType::kChunksTrimmed);
+    out.Varint(r.first.value);
+    out.Varint(r.count);
+  }
+};
+
+struct TrimRecordSize {
+  size_t operator()(const StripesTrimmed& /*r*/) const { return kTypeBytes + 2 * kU32Bytes; }
+  size_t operator()(const ChunksTrimmed& /*r*/) const {
+    return kTypeBytes + kChunkBytes + kCountBytes;
+  }
+};
+
 void PutLogStripe(ByteWriter& out, const LogStripeRecord& record) {
   PutType(out, RecordType::kLogStripe);
   out.Varint(record.members.size());
@@ -123,6 +145,10 @@ void PutLogStripe(ByteWriter& out, const LogStripeRecord& record) {
 
 size_t MaxRecordBytes(const VolumeRecord& record) {
   return std::visit(VolumeRecordSize{}, record);
+}
+
+size_t MaxRecordBytes(const TrimRecord& record) {
+  return std::visit(TrimRecordSize{}, record);
 }
 
 size_t MaxRecordBytes(const RowRecord& record) {
@@ -159,6 +185,9 @@ size_t EncodeEntryHeader(const EntryHeader& header, const Uuid& array, std::span
   }
   for (const RowRecord& record : header.rows) {
     PutRow(writer, record, header.sequence);
+  }
+  for (const TrimRecord& record : header.trims) {
+    std::visit(TrimRecordWriter{writer}, record);
   }
   for (const LogStripeRecord& record : header.log_stripes) {
     PutLogStripe(writer, record);

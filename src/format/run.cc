@@ -146,6 +146,8 @@ class RunReader {
         return ReadRowGroup();
       case ItemType::kLogStripe:
         return ReadLogStripe();
+      case ItemType::kZeros:
+        return ReadZeros();
       case ItemType::kVolume:
         return ReadVolume();
       case ItemType::kExtent:
@@ -261,6 +263,21 @@ class RunReader {
     return OkStatus();
   }
 
+  Status ReadZeros() {
+    ZerosItem item;
+    item.sequence = in_.Varint();
+    item.place = in_.Varint();
+    item.first = ChunkIndex(Below<uint64_t>(geometry_.data_chunks()));
+    const uint32_t index = geometry_.IndexInStripe(item.first);
+    item.count = Below<uint32_t>(uint64_t{geometry_.k()} - index + 1);
+    item.superseded = Below<uint32_t>(uint64_t{1} << item.count);
+    if (!in_.ok() || item.count == 0 || item.sequence == 0) {
+      return Wrong("trimmed chunks that cannot be");
+    }
+    visitor_.Zeros(item);
+    return OkStatus();
+  }
+
   LogStripeItem::Member ReadMember() {
     LogStripeItem::Member member;
     member.chunk = ChunkIndex(Below<uint64_t>(geometry_.data_chunks()));
@@ -347,6 +364,16 @@ void RunWriter::LogStripe(const LogStripeItem& item) {
   for (const uint32_t crc : item.log_crcs) {
     out.U32(crc);
   }
+}
+
+void RunWriter::Zeros(const ZerosItem& item) {
+  Appender out(out_);
+  out.Type(ItemType::kZeros);
+  out.Varint(item.sequence);
+  out.Varint(item.place);
+  out.Varint(item.first.value);
+  out.Varint(item.count);
+  out.Varint(item.superseded);
 }
 
 void RunWriter::Volume(const VolumeItem& item) {

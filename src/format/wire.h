@@ -124,11 +124,12 @@ struct FollowsBytes {
 };
 static_assert(sizeof(FollowsBytes) == 24);
 
-// Numbers are for ever. 3 (slot moved), 4 (stripes trimmed), 5 (chunk trimmed) and 12 (checkpoint)
-// are reserved.
+// Numbers are for ever. 3 (slot moved) and 12 (checkpoint) are reserved.
 enum class RecordType : uint8_t {
   kLogStripe = 1,
   kRowInstalled = 2,
+  kStripesTrimmed = 4,
+  kChunksTrimmed = 5,
   kVolumeCreated = 6,
   kVolumeResized = 7,
   kVolumeRenamed = 8,
@@ -223,6 +224,7 @@ enum class ItemType : uint8_t {
   kLogStripe = 2,
   kVolume = 3,
   kExtent = 4,
+  kZeros = 5,
   kEnd = 255,
 };
 enum class ColumnMode : uint8_t { kRuns = 0, kRaw = 1 };

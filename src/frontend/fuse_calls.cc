@@ -217,11 +217,20 @@ void FuseCalls::Allocate(fuse_req_t req, fuse_ino_t inode, int mode, off_t offse
   FuseSession& session = Session(req);
   FuseNodePtr node = session.NodeOf(inode);
   FuseRequest request(session, req);
-  if (node == nullptr || mode != 0) {
+  constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  const bool zero = (mode & ~FALLOC_FL_KEEP_SIZE) == FALLOC_FL_ZERO_RANGE;
+  if (node == nullptr || (mode != 0 && mode != kPunch && !zero)) {
     request.Error(node == nullptr ? EIO : EOPNOTSUPP);
     return;
   }
-  const uint64_t end = static_cast<uint64_t>(offset) + static_cast<uint64_t>(length);
+  const auto begin = static_cast<uint64_t>(offset);
+  const uint64_t end = begin + static_cast<uint64_t>(length);
+  if (mode == kPunch || zero) {
+    const bool grow = (mode & FALLOC_FL_KEEP_SIZE) == 0;
+    session.loop_.Start(session.Trim(std::move(request), std::move(node), begin, end,
+                                     zero ? TrimMode::kZero : TrimMode::kPunch, grow));
+    return;
+  }
   session.loop_.Start(session.Allocate(std::move(request), std::move(node), end));
 }
 

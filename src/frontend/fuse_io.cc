@@ -264,6 +264,31 @@ Task<void> FuseSession::Allocate(FuseRequest request, FuseNodePtr node, uint64_t
   request.Status(status);
 }
 
+// Punches a hole or zeroes a range; what lies beyond the size is zero anyway.
+Task<void> FuseSession::Trim(FuseRequest request, FuseNodePtr node, uint64_t begin_bytes,
+                             uint64_t end_bytes, TrimMode mode, bool grow) {
+  if (options_.read_only || end_bytes > kMaxVolumeBytes) {
+    request.Error(options_.read_only ? EROFS : EFBIG);
+    co_return;
+  }
+  Status status = OkStatus();
+  if (grow && end_bytes > node->size_bytes) {
+    status = co_await Resize(*node, end_bytes, /*only_grow=*/true);
+  }
+  for (int attempt = 0; attempt < 2 && status.ok(); ++attempt) {
+    const uint64_t end = std::min(end_bytes, node->size_bytes);
+    if (begin_bytes >= end) {
+      break;
+    }
+    status = co_await array_.Trim(node->id, begin_bytes, end - begin_bytes, mode);
+    if (attempt != 0 || !RangeRefused(status) || !RefreshSize(*node)) {
+      break;
+    }
+    status = OkStatus();
+  }
+  request.Status(status);
+}
+
 void FuseSession::ReplyStatistics(FuseRequest request) {
   const ArrayStatus status = array_.GetStatus();
   struct statvfs statistics {};

@@ -13,8 +13,8 @@
 //  shared mmap. The page
 //    cache is never a write-back cache: a write is acknowledged when the array has it (dirty mmap
 //    pages excepted, as everywhere). A direct write is seen by later cached reads of the same file.
-//  * truncate, create, unlink and rename are durable on return. fallocate only extends; it reserves
-//  no space.
+//  * truncate, create, unlink and rename are durable on return. fallocate extends, and
+//  reserves no space; punching a hole gives space back, and zeroing a range keeps it.
 //  * A volume that is unlinked while open keeps its content, under a hidden name (kHiddenPrefix),
 //  until its last
 //    close; left-overs of a killed process are deleted by the next read-write mount. Renaming over

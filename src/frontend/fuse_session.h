@@ -167,6 +167,8 @@ class FuseSession {
   Task<Status> FlushRange(FuseNode& node, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> Sync(FuseRequest request, FuseNodePtr node);
   Task<void> Allocate(FuseRequest request, FuseNodePtr node, uint64_t end_bytes);
+  Task<void> Trim(FuseRequest request, FuseNodePtr node, uint64_t begin_bytes, uint64_t end_bytes,
+                  TrimMode mode, bool grow);
   void ReplyStatistics(FuseRequest request);
   // Ask the array for the size again. False: the volume is gone.
   bool RefreshSize(FuseNode& node);

@@ -83,6 +83,8 @@ Json TrafficToJson(const Traffic& traffic) {
       {"log_chunk_bytes", traffic.log_chunk_bytes},
       {"log_header_bytes", traffic.log_header_bytes},
       {"md_equivalent_ssd_bytes", traffic.md_equivalent_ssd_bytes},
+      {"user_trims", traffic.user_trims},
+      {"user_bytes_trimmed", traffic.user_bytes_trimmed},
   };
 }
 

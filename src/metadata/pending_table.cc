@@ -31,6 +31,7 @@ LogStripeView PendingTable::View(LogStripeId id) const {
   view.sequence = stripe.sequence;
   view.place = stripe.place;
   view.log_crcs = stripe.log_crcs;
+  view.zeros = stripe.zeros;
   for (uint32_t at = stripe.first; at != kNone; at = members_[at].next) {
     view.members.push_back({members_[at].chunk, members_[at].word, members_[at].crc});
     view.superseded.push_back(members_[at].superseded);
@@ -114,6 +115,7 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
   const LogStripeId id = NewStripe();
   stripes_[id].sequence = sequence;
   stripes_[id].place = place;
+  stripes_[id].zeros = log_crcs.empty();
   for (size_t j = 0; j < log_crcs.size(); ++j) {
     stripes_[id].log_crcs[j] = log_crcs[j];
   }
@@ -141,7 +143,11 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
     }
   }
   EPLOG_CHECK(stripes_[id].live != 0, "I6: a log stripe without a pending member is not live");
-  ++live_stripes_;
+  if (stripes_[id].zeros) {
+    zeros_ += members.size();
+  } else {
+    ++live_stripes_;
+  }
   return id;
 }
 
@@ -160,14 +166,15 @@ bool PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool 
   Stripe& stripe = stripes_[id];
   stripe.committed |= commit;
   if (--stripe.live == 0) {
-    early_deaths_ += stripe.committed ? 0 : 1;
+    early_deaths_ += stripe.committed || stripe.zeros ? 0 : 1;
     Kill(id, by, died);
   }
   return true;
 }
 
 void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
-  --live_stripes_;
+  const bool zeros = stripes_[id].zeros;
+  live_stripes_ -= zeros ? 0 : 1;
   uint32_t at = stripes_[id].first;
   stripes_[id].first = kNone;
   while (at != kNone) {
@@ -175,6 +182,7 @@ void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
     members_[at].next = free_member_;
     free_member_ = at;
     at = member.next;
+    zeros_ -= zeros ? 1 : 0;
     if (member.word.has_slot()) {
       Hold(geometry_.SsdOf(member.chunk), member.word.slot(), false);
     }

@@ -1,5 +1,10 @@
 // PendingTable: pending chunks and the live log stripes that hold them (I2, I3, I6).
 //
+// Trimmed chunks are pending zeros. They stand here as a log stripe without log chunks, all of one
+// trim record together: they have nothing to be decoded from and need nothing, but are committed in
+// their turn and are part of every checkpoint. `zeros` counts them, since they may not pile up: each
+// is charged like one chunk of log (section 5).
+//
 // A log stripe is live from its entry until every member is superseded *and* the superseding
 // entries are stable; between the two moments it is `dead`: nothing is read through it, but its log
 // space stays taken. Slots of all its members, superseded ones too, are held while it is live (I3);
@@ -35,6 +40,7 @@ struct PendingChunk {
 struct LogStripeView {
   uint64_t sequence = 0;
   uint64_t place = 0;  // of its log chunks
+  bool zeros = false;      // trimmed chunks: no log chunks, no slots
   std::vector<LogStripeMember> members;
   std::vector<bool> superseded;
   std::array<uint32_t, kMaxParity> log_crcs{};
@@ -61,7 +67,7 @@ class PendingTable {
 
   // A new live log stripe; its members become the pending versions of their chunks. The caller has
   // superseded older versions. `superseded`, if given (loading a checkpoint), tells which members
-  // already are.
+  // already are. Without log CRCs: trimmed chunks, `place` that of their entry.
   LogStripeId Add(uint64_t sequence, uint64_t place, std::span<const LogStripeMember> members,
                   std::span<const uint32_t> log_crcs,
                   const std::vector<bool>* superseded = nullptr);
@@ -77,7 +83,7 @@ class PendingTable {
   // their space.
   void Stable(uint64_t sequence);
 
-  // Place of the log chunks of the oldest log stripe that still needs them.
+  // Place of the log chunks (or the trimming entry) of the oldest log stripe that still needs them.
   [[nodiscard]] std::optional<uint64_t> OldestPlace() const;
   // The same of the oldest that is live; newer ones may be on their way to the same end.
   [[nodiscard]] std::optional<uint64_t> OldestLivePlace() const;
@@ -93,6 +99,8 @@ class PendingTable {
 
   [[nodiscard]] uint64_t pending_chunks() const { return pending_; }
   [[nodiscard]] uint64_t live_log_stripes() const { return live_stripes_; }
+  // Chunks of trim records that are live.
+  [[nodiscard]] uint64_t zeros() const { return zeros_; }
   // Log stripes that died of overwriting alone, since this table was made.
   [[nodiscard]] uint64_t early_deaths() const { return early_deaths_; }
   [[nodiscard]] size_t memory_bytes() const;
@@ -115,6 +123,7 @@ class PendingTable {
     uint32_t next = kNone;   // newer, or in the free list
     uint8_t live = 0;        // members not superseded
     bool committed = false;  // a member was superseded by a commit
+    bool zeros = false;
     std::array<uint32_t, kMaxParity> log_crcs{};
   };
 
@@ -144,7 +153,8 @@ class PendingTable {
   std::vector<uint32_t> buckets_;
   int hash_shift_ = 0;
   uint64_t pending_ = 0;
-  uint64_t live_stripes_ = 0;
+  uint64_t live_stripes_ = 0;  // that have log chunks
+  uint64_t zeros_ = 0;
   uint64_t early_deaths_ = 0;
   std::deque<std::pair<uint64_t, LogStripeId>>
       dead_;  // superseding sequence (ascending), log stripe

@@ -22,6 +22,17 @@ RowWord State::Latest(ChunkIndex chunk) const {
   return rows.Get(geometry_.StripeOf(chunk), geometry_.IndexInStripe(chunk));
 }
 
+bool State::LatestIsZero(StripeIndex stripe) const {
+  for (uint32_t i = 0; i < geometry_.k(); ++i) {
+    const RowWord word = HasPending(stripe) ? Latest(geometry_.Chunk(stripe, i))
+                                            : rows.Get(stripe, i);
+    if (!word.word.is_zero()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool State::RowIsZero(StripeIndex stripe) const {
   for (uint32_t i = 0; i < geometry_.n; ++i) {
     if (!rows.Get(stripe, i).word.is_zero()) {
@@ -146,18 +157,40 @@ void State::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
   }
 }
 
+void State::ZeroStripe(StripeIndex stripe, uint64_t sequence, SlotChanges& changes) {
+  for (uint32_t i = 0; i < geometry_.n; ++i) {
+    SetRowWord(stripe, i, RowWord{}, changes);
+  }
+  for (uint32_t i = 0; i < geometry_.k() && HasPending(stripe); ++i) {
+    Supersede(geometry_.Chunk(stripe, i), sequence, sequence, false, changes);
+  }
+}
+
 void State::FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes) {
   const uint32_t first = extent.value * geometry_.extent_stripes;
   for (uint32_t s = first; s < first + geometry_.extent_stripes; ++s) {
-    const StripeIndex stripe(s);
-    for (uint32_t i = 0; i < geometry_.n; ++i) {
-      SetRowWord(stripe, i, RowWord{}, changes);
-    }
-    for (uint32_t i = 0; i < geometry_.k(); ++i) {
-      Supersede(geometry_.Chunk(stripe, i), sequence, sequence, false, changes);
-    }
+    ZeroStripe(StripeIndex(s), sequence, changes);
   }
   volumes.Free(extent);
+}
+
+void State::ApplyTrim(const TrimRecord& record, const EntryHeader& entry, SlotChanges& changes) {
+  if (const auto* stripes = std::get_if<StripesTrimmed>(&record)) {
+    for (uint32_t i = 0; i < stripes->count; ++i) {
+      ZeroStripe(StripeIndex(stripes->first.value + i), entry.sequence, changes);
+    }
+    return;
+  }
+  const auto& chunks = std::get<ChunksTrimmed>(record);
+  std::array<LogStripeMember, kMaxSsds> members;
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    members[i].chunk = ChunkIndex(chunks.first.value + i);
+    Supersede(members[i].chunk, entry.sequence, entry.sequence, false, changes);
+  }
+  pending.Add(entry.sequence, entry.place, std::span(members).first(chunks.count), {});
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    NotePending(geometry_.StripeOf(chunks.first));
+  }
 }
 
 void State::ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes) {
@@ -196,12 +229,20 @@ void State::ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ign
   }
 }
 
-void State::Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_versions) {
+void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken) {
   for (const VolumeRecord& record : entry.volumes) {
     ApplyVolume(record, entry.sequence, changes);
   }
   for (const RowRecord& record : entry.rows) {
-    ApplyRow(record, entry, ignore_versions, changes);
+    ApplyRow(record, entry, broken.ignore_versions, changes);
+  }
+  for (const TrimRecord& record : entry.trims) {
+    ApplyTrim(record, entry, changes);
+    const auto* chunks = std::get_if<ChunksTrimmed>(&record);
+    for (uint32_t i = 0; broken.trim_frees_slots && chunks != nullptr && i < chunks->count; ++i) {
+      const ChunkIndex chunk(chunks->first.value + i);
+      SetRowWord(geometry_.StripeOf(chunk), geometry_.IndexInStripe(chunk), RowWord{}, changes);
+    }
   }
   uint64_t place = entry.place + 1;
   for (const LogStripeRecord& record : entry.log_stripes) {
@@ -237,6 +278,15 @@ std::vector<std::byte> EncodeState(const State& state) {
   }
   state.pending.ForEachLive([&](LogStripeId id) {
     const LogStripeView view = state.pending.View(id);
+    if (view.zeros) {
+      ZerosItem zeros{view.sequence, view.place, view.members.front().chunk,
+                      static_cast<uint32_t>(view.members.size()), 0};
+      for (size_t i = 0; i < view.members.size(); ++i) {
+        zeros.superseded |= (view.superseded[i] ? 1U : 0U) << i;
+      }
+      writer.Zeros(zeros);
+      return true;
+    }
     LogStripeItem item;
     item.sequence = view.sequence;
     item.place = view.place;
@@ -281,6 +331,23 @@ class StateLoader final : public RunVisitor {
     consistent_ = consistent_ && live;
     if (consistent_) {
       state_.pending.Add(item.sequence, item.place, members, item.log_crcs, &superseded);
+    }
+  }
+
+  void Zeros(const ZerosItem& item) override {
+    std::vector<LogStripeMember> members;
+    std::vector<bool> superseded;
+    bool live = false;
+    for (uint32_t i = 0; i < item.count; ++i) {
+      members.push_back({ChunkIndex(item.first.value + i), {}, 0});
+      superseded.push_back((item.superseded >> i & 1) != 0);
+      live |= !superseded.back();
+      const bool twice = !superseded.back() && state_.pending.Find(members.back().chunk).has_value();
+      consistent_ = consistent_ && !twice;
+    }
+    consistent_ = consistent_ && live;
+    if (consistent_) {
+      state_.pending.Add(item.sequence, item.place, members, {}, &superseded);
     }
   }
 

@@ -41,12 +41,19 @@ class State {
   PendingTable pending;
   VolumeTable volumes;
 
-  // Applies one entry, in the order of the log, and appends to `changes`. `ignore_versions` is a
-  // canary of the tests.
-  void Apply(const EntryHeader& entry, SlotChanges& changes, bool ignore_versions = false);
+  // Rules that tests break on purpose.
+  struct Broken {
+    bool ignore_versions = false;   // "row installed" supersedes whatever is pending
+    bool trim_frees_slots = false;  // a trimmed chunk's slot is freed at once
+  };
+  // Applies one entry, in the order of the log, and appends to `changes`.
+  void Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken);
+  void Apply(const EntryHeader& entry, SlotChanges& changes) { Apply(entry, changes, Broken()); }
 
   // Where a chunk's latest version lies: its pending version, or its row's word.
   [[nodiscard]] RowWord Latest(ChunkIndex chunk) const;
+  // Every data chunk of the stripe reads as zeros and has no place.
+  [[nodiscard]] bool LatestIsZero(StripeIndex stripe) const;
   [[nodiscard]] bool RowIsZero(StripeIndex stripe) const;
 
   // ---- what parity commit will need (section 5)
@@ -78,6 +85,8 @@ class State {
   void ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes);
   void ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
                 SlotChanges& changes);
+  void ApplyTrim(const TrimRecord& record, const EntryHeader& entry, SlotChanges& changes);
+  void ZeroStripe(StripeIndex stripe, uint64_t sequence, SlotChanges& changes);
   void FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes);
   void SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes);
   void Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit, SlotChanges& changes);

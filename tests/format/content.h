@@ -154,6 +154,16 @@ inline RowRecord AnyRow(Random& random, const Geometry& g, uint32_t stripe, uint
   return record;
 }
 
+// Within the given stripe and the next.
+inline TrimRecord AnyTrim(Random& random, const Geometry& g, uint32_t stripe) {
+  if (random.OneIn(2)) {
+    return StripesTrimmed{StripeIndex(stripe), static_cast<uint32_t>(random.Between(1, 2))};
+  }
+  const auto index = static_cast<uint32_t>(random.Below(g.k()));
+  return ChunksTrimmed{g.Chunk(StripeIndex(stripe), index),
+                       static_cast<uint32_t>(random.Between(1, g.k() - index))};
+}
+
 inline VolumeRecord AnyVolumeRecord(Random& random, const Geometry& g) {
   const VolumeId id(Any32(random) | 1);
   const uint64_t size = AnyMagnitude(random) >> 1;
@@ -192,7 +202,7 @@ inline EntryHeader AnyEntry(Random& random, const Geometry& g) {
   size_t room = kMaxEntryHeaderBytes - kEntryFixedBytes;
   auto stripe = static_cast<uint32_t>(random.Below(g.stripes / 2));
   for (uint64_t records = random.Below(40); records != 0; --records) {
-    const uint64_t kind = random.Below(3);
+    const uint64_t kind = random.Below(4);
     if (kind == 0) {
       VolumeRecord record = AnyVolumeRecord(random, g);
       if (MaxRecordBytes(record) > room) {
@@ -207,6 +217,14 @@ inline EntryHeader AnyEntry(Random& random, const Geometry& g) {
       }
       room -= MaxRecordBytes(record);
       header.rows.push_back(std::move(record));
+    } else if (kind == 2 && stripe + 2 < g.stripes) {
+      const TrimRecord record = AnyTrim(random, g, stripe);
+      stripe += 2;
+      if (MaxRecordBytes(record) > room) {
+        break;
+      }
+      room -= MaxRecordBytes(record);
+      header.trims.push_back(record);
     } else if (stripe + 2 * g.n < g.stripes) {
       LogStripeRecord record = AnyLogStripe(random, g, stripe);
       stripe += 2 * g.n;
@@ -311,6 +329,7 @@ inline std::vector<RowWord> AnyRowGroup(Random& random, const Geometry& g, uint3
 struct RunContent final : RunVisitor {
   std::vector<std::pair<uint32_t, std::vector<RowWord>>> groups;
   std::vector<LogStripeItem> log_stripes;
+  std::vector<ZerosItem> zeros;
   std::vector<VolumeItem> volumes;
   std::vector<ExtentItem> extents;
 
@@ -318,11 +337,13 @@ struct RunContent final : RunVisitor {
     groups.emplace_back(group, std::vector<RowWord>(words.begin(), words.end()));
   }
   void LogStripe(const LogStripeItem& item) override { log_stripes.push_back(item); }
+  void Zeros(const ZerosItem& item) override { zeros.push_back(item); }
   void Volume(const VolumeItem& item) override { volumes.push_back(item); }
   void Extent(const ExtentItem& item) override { extents.push_back(item); }
 
   bool operator==(const RunContent& other) const {
-    return groups == other.groups && log_stripes == other.log_stripes && volumes == other.volumes &&
+    return groups == other.groups && log_stripes == other.log_stripes && zeros == other.zeros &&
+           volumes == other.volumes &&
            extents == other.extents;
   }
 };
@@ -354,6 +375,16 @@ inline RunContent AnyRun(Random& random, const Geometry& g, size_t most) {
     }
     content.log_stripes.push_back(std::move(item));
   }
+  for (uint64_t i = random.Below(most + 1); i != 0; --i) {
+    const auto index = static_cast<uint32_t>(random.Below(g.k()));
+    ZerosItem item;
+    item.sequence = 1 + AnyMagnitude(random) / 2;
+    item.place = AnyMagnitude(random);
+    item.first = g.Chunk(StripeIndex(static_cast<uint32_t>(random.Below(g.stripes))), index);
+    item.count = static_cast<uint32_t>(random.Between(1, g.k() - index));
+    item.superseded = Any32(random) & ((uint32_t{1} << item.count) - 1);
+    content.zeros.push_back(item);
+  }
   return content;
 }
 
@@ -371,6 +402,9 @@ inline std::vector<std::byte> Encoded(const RunContent& content, const Geometry&
   }
   for (const LogStripeItem& item : content.log_stripes) {
     writer.LogStripe(item);
+  }
+  for (const ZerosItem& item : content.zeros) {
+    writer.Zeros(item);
   }
   writer.End();
   return stream;

@@ -58,6 +58,11 @@ class BoundsVisitor final : public RunVisitor {
       ASSERT_TRUE(!member.word.has_slot() || member.word.slot().value < g_.slots);
     }
   }
+  void Zeros(const ZerosItem& item) override {
+    ASSERT_TRUE(item.count >= 1 && g_.IndexInStripe(item.first) + item.count <= g_.k());
+    ASSERT_LT(item.first.value, g_.data_chunks());
+    ASSERT_LT(item.superseded, uint64_t{1} << item.count);
+  }
   void Volume(const VolumeItem& item) override {
     ASSERT_NE(item.id.value, 0U);
     ASSERT_TRUE(!item.name.empty() && item.name.size() <= 200);

@@ -445,7 +445,7 @@ TEST(FuseData, FullArrayRefusesAndStatfsTellsWhatIsLeft) {
   EXPECT_EQ(info.st_blksize, 4096);
 }
 
-TEST(FuseData, AllocateExtendsAndPunchingIsRefused) {
+TEST(FuseData, AllocateExtendsPunchesAndZeroes) {
   EPLOG_NEEDS_FUSE();
   ServedMount mount;
   const File file(mount / "v", O_CREAT | O_RDWR);
@@ -454,7 +454,24 @@ TEST(FuseData, AllocateExtendsAndPunchingIsRefused) {
   EXPECT_EQ(Size(mount / "v"), 9000U) << "fallocate inside must not cut";
   EXPECT_EQ(::fallocate(file.fd(), 0, 4096, 100000), 0);
   EXPECT_EQ(Size(mount / "v"), 104096U);
-  EXPECT_EQ(::fallocate(file.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  constexpr int kKeep = FALLOC_FL_KEEP_SIZE;
+  std::vector<std::byte> want = Pattern(9000, 1);
+  const auto zero = [&want](size_t begin, size_t end) {
+    std::fill(want.begin() + static_cast<std::ptrdiff_t>(begin),
+              want.begin() + static_cast<std::ptrdiff_t>(end), std::byte{0});
+  };
+  ASSERT_EQ(::fallocate(file.fd(), FALLOC_FL_PUNCH_HOLE | kKeep, 100, 4096), 0);
+  zero(100, 4196);
+  EXPECT_EQ(ReadAll(file.fd(), 9000, 0), want);
+  ASSERT_EQ(::fallocate(file.fd(), FALLOC_FL_ZERO_RANGE | kKeep, 8000, 200000), 0);
+  zero(8000, 9000);
+  EXPECT_EQ(ReadAll(file.fd(), 9000, 0), want);
+  EXPECT_EQ(Size(mount / "v"), 104096U);
+  ASSERT_EQ(::fallocate(file.fd(), FALLOC_FL_ZERO_RANGE, 100000, 100000), 0);
+  EXPECT_EQ(Size(mount / "v"), 200000U);
+  ASSERT_EQ(::fallocate(file.fd(), FALLOC_FL_PUNCH_HOLE | kKeep, 300000, 10), 0)
+      << "a hole beyond the end is there already";
+  EXPECT_EQ(::fallocate(file.fd(), FALLOC_FL_COLLAPSE_RANGE, 0, 4096), -1);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 

@@ -32,7 +32,9 @@ Traffic CountedTraffic(uint64_t base) {
                               &t.ssd_repair_bytes,
                               &t.log_chunk_bytes,
                               &t.log_header_bytes,
-                              &t.md_equivalent_ssd_bytes};
+                              &t.md_equivalent_ssd_bytes,
+                              &t.user_trims,
+                              &t.user_bytes_trimmed};
   for (uint64_t* field : fields) {
     *field = ++base;
   }
@@ -113,7 +115,9 @@ std::string TrafficText(int first) {
                                        "ssd_repair_bytes",
                                        "log_chunk_bytes",
                                        "log_header_bytes",
-                                       "md_equivalent_ssd_bytes"};
+                                       "md_equivalent_ssd_bytes",
+                                       "user_trims",
+                                       "user_bytes_trimmed"};
   std::string text = "{";
   for (const char* name : kNames) {
     text += (text.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(first++);

@@ -145,6 +145,28 @@ void CheckRow(const RowRecord& record, const Geometry& g, uint64_t sequence,
   }
 }
 
+void CheckTrim(const TrimRecord& record, const Geometry& g, std::set<uint64_t>& chunks) {
+  uint64_t first = 0;
+  uint64_t count = 0;
+  if (const auto* stripes = std::get_if<StripesTrimmed>(&record)) {
+    EPLOG_CHECK(stripes->count != 0 && stripes->first.value < g.stripes &&
+                    stripes->count <= g.stripes - stripes->first.value,
+                "trimmed stripes are in range");
+    first = g.Chunk(stripes->first, 0).value;
+    count = uint64_t{stripes->count} * g.k();
+  } else {
+    const auto& trimmed = std::get<ChunksTrimmed>(record);
+    EPLOG_CHECK(trimmed.count != 0 && trimmed.first.value < g.data_chunks() &&
+                    g.IndexInStripe(trimmed.first) + trimmed.count <= g.k(),
+                "trimmed chunks are in one stripe");
+    first = trimmed.first.value;
+    count = trimmed.count;
+  }
+  const auto next = chunks.lower_bound(first);
+  EPLOG_CHECK(next == chunks.end() || *next >= first + count, "a chunk occurs once");
+  chunks.insert(first);  // enough to meet another trim of the same
+}
+
 void CheckEntry(const EntryHeader& header, const Geometry& g) {
   EPLOG_CHECK(header.mark < header.sequence &&
                   header.length_blocks == 1 + header.log_stripes.size() * g.chunk_blocks(),
@@ -155,6 +177,9 @@ void CheckEntry(const EntryHeader& header, const Geometry& g) {
   }
   for (const RowRecord& record : header.rows) {
     CheckRow(record, g, header.sequence, chunks);
+  }
+  for (const TrimRecord& record : header.trims) {
+    CheckTrim(record, g, chunks);
   }
   for (const VolumeRecord& record : header.volumes) {
     if (const auto* assigned = std::get_if<ExtentAssigned>(&record)) {

@@ -257,6 +257,22 @@ Task<Status> FakeArray::Write(VolumeId id, uint64_t offset_bytes, std::span<cons
   co_return Store(*volume, offset_bytes, from);
 }
 
+Task<Status> FakeArray::Trim(VolumeId id, uint64_t offset_bytes, uint64_t length_bytes,
+                             TrimMode /*mode*/) {
+  const Running running(in_flight_);
+  Status begun = co_await Begin({Op::kTrim, id, offset_bytes, length_bytes});
+  EPLOG_CO_TRY(begun);
+  Volume* volume = Find(id);
+  if (volume == nullptr) {
+    co_return NoVolume();
+  }
+  if (offset_bytes + length_bytes > volume->size_bytes) {
+    co_return Fail(ErrorCode::kInvalidArgument, "beyond the volume");
+  }
+  const std::vector<std::byte> zeros(length_bytes);
+  co_return Store(*volume, offset_bytes, zeros);
+}
+
 Task<Status> FakeArray::Flush(VolumeId id, uint64_t offset_bytes, uint64_t length_bytes) {
   const Running running(in_flight_);
   Status begun = co_await Begin({Op::kFlush, id, offset_bytes, length_bytes});

@@ -31,6 +31,7 @@ class FakeArray final : public Array {
     kRead,
     kWrite,
     kFlush,
+    kTrim,
     kCreate,
     kResize,
     kRename,
@@ -79,6 +80,8 @@ class FakeArray final : public Array {
   Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
   Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
                      std::span<const std::byte> from) override;
+  Task<Status> Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                    TrimMode mode) override;
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;

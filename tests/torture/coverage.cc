@@ -70,6 +70,7 @@ std::string Coverage::ToString() const {
       {"operations", operations},
       {"writes", writes},
       {"reads", reads},
+      {"trims", trims},
       {"flushes", flushes},
       {"commits", commits},
       {"checkpoints", checkpoints},

@@ -18,6 +18,7 @@ struct Coverage {
   uint64_t operations = 0;
   uint64_t writes = 0;
   uint64_t reads = 0;
+  uint64_t trims = 0;
   uint64_t flushes = 0;
   uint64_t commits = 0;
   uint64_t checkpoints = 0;

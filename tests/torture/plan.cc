@@ -58,7 +58,7 @@ void PlanWork(SeedPlan& plan, Random& random) {
   plan.operations = random.Between(500, 700);
   for (size_t i = 0; i < kOps; ++i) {
     static constexpr uint32_t kUsual[kOps] = {30, 12, 10, 10, 6, 2, 12, 8, 2,
-                                              3,  3,  2,  2,  1, 2, 1,  2};
+                                              3,  3,  2,  2,  1, 2, 1,  2, 5};
     plan.weights[i] = kUsual[i] * static_cast<uint32_t>(OneOf(random, {0, 1, 2, 2, 4, 12}));
   }
   // Something must be written, and something must be promised.

@@ -30,8 +30,9 @@ enum class Op : uint8_t {
   kResizeVolume,
   kRenameVolume,
   kIdle,
+  kTrim,          // any bytes, whole stripes, or a large part of a volume
 };
-inline constexpr size_t kOps = 17;
+inline constexpr size_t kOps = 18;
 
 // What a seed dwells on.
 enum class Focus : uint8_t {

@@ -98,6 +98,14 @@ Workload::Range Workload::PickRange(Op op) {
     }
     case Op::kFlushVolume:
       return {key, 0, volume.size_bytes};
+    case Op::kTrim:
+      if (random.OneIn(8)) {
+        const uint64_t begin = random.OneIn(2) ? 0 : random.Below(volume.size_bytes);
+        return Inside(volume, begin, 1 + random.Below(volume.size_bytes));
+      }
+      return PickRange(random.OneIn(3)   ? Op::kWriteStripe
+                       : random.OneIn(2) ? Op::kWriteRun
+                                         : Op::kWriteBytes);
     default:
       return Inside(volume, spot * chunk, chunk);
   }
@@ -123,6 +131,19 @@ Task<void> Workload::RandomWrite(Op op) {
         scene_.random.Below(4) == 0 ? 0 : write - scene_.random.Below(std::min<uint64_t>(write, 6));
   }
   Task<void> task = Write(range.key, range.offset_bytes, range.length_bytes, write);
+  co_await task;
+}
+
+Task<void> Workload::RandomTrim() {
+  const Range range = PickRange(Op::kTrim);
+  if (range.key == 0 || range.length_bytes == 0 ||
+      !oracle_.CanWrite(range.key, range.offset_bytes, range.length_bytes)) {
+    co_await loop_.Sleep(100);
+    co_return;
+  }
+  last_written_ = range;
+  const TrimMode mode = scene_.random.OneIn(4) ? TrimMode::kZero : TrimMode::kPunch;
+  Task<void> task = Trim(range.key, range.offset_bytes, range.length_bytes, mode);
   co_await task;
 }
 
@@ -238,6 +259,9 @@ Task<void> Workload::RunOp(Op op) {
       co_await loop_.Sleep(scene_.random.Below(scene_.random.OneIn(4) ? 8'000'000 : 20'000));
       progress_us_ = loop_.NowUs();
       co_return;
+    case Op::kTrim:
+      task = RandomTrim();
+      break;
     default:
       task = RandomWrite(op);
       break;

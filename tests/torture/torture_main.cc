@@ -30,7 +30,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "parity-in-place",
                                                         "log-freed-early",
                                                         "checkpoint-unstable",
-                                                        "flush-dropped"};
+                                                        "flush-dropped",
+                                                        "trim-frees-at-once"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

@@ -87,6 +87,8 @@ class ToyArray final : public Array {
   Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) override;
   Task<Status> Write(VolumeId volume, uint64_t offset_bytes,
                      std::span<const std::byte> from) override;
+  Task<Status> Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                    TrimMode mode) override;
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
@@ -434,6 +436,13 @@ Task<Status> ToyArray::Write(VolumeId volume, uint64_t offset_bytes,
   Task<Status> task = Append(std::move(payload));
   const Status status = co_await task;
   co_return status;
+}
+
+Task<Status> ToyArray::Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
+                            TrimMode /*mode*/) {
+  const std::vector<std::byte> zeros(length_bytes);
+  Task<Status> write = Write(volume, offset_bytes, zeros);
+  co_return co_await write;
 }
 
 Task<Status> ToyArray::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {

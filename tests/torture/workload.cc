@@ -98,6 +98,25 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   Answer("a write", status, excused);
 }
 
+// To the oracle a trim is a write of zeros.
+Task<void> Workload::Trim(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes,
+                          TrimMode mode) {
+  VolumeModel* volume = oracle_.Find(key);
+  const VolumeId id = *volume->id;
+  ++volume->users;
+  ++scene_.coverage.trims;
+  Trace("trim " + volume->name + " " + Place(offset_bytes, length_bytes));
+  const std::vector<std::byte> zeros(length_bytes);
+  const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, zeros);
+  Task<Status> task = array_.Trim(id, offset_bytes, length_bytes, mode);
+  const Status status = co_await task;
+  oracle_.EndWrite(token, status.ok());
+  EndUse(key);
+  Trace("trimmed " + Place(offset_bytes, length_bytes));
+  const VolumeModel* after = oracle_.Find(key);
+  Answer("a trim", status, after == nullptr || after->doomed);
+}
+
 Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes) {
   VolumeModel* volume = oracle_.Find(key);
   const VolumeId id = *volume->id;

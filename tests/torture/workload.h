@@ -57,6 +57,7 @@ class Workload {
 
   // ---- single requests
   Task<void> Write(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes, uint64_t write_id);
+  Task<void> Trim(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes, TrimMode mode);
   Task<void> Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> FlushAll();
@@ -83,6 +84,7 @@ class Workload {
   Task<void> Worker();
   Task<void> RunOp(Op op);
   Task<void> RandomWrite(Op op);
+  Task<void> RandomTrim();
   Task<void> RandomVolumeChange(Op op);
   Op PickOp();
   VolumeKey PickVolume(bool unused);

@@ -1,0 +1,40 @@
+// Trimmer: makes ranges read as zeros and gives their slots back (section 8). Whole stripes become
+// all `zero` at once. Whole chunks become pending zeros: parity still covers what they were, so
+// their old slots stay until a commit. Parts of chunks are written with zeros. What reads as zeros
+// already is left alone.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/core.h"
+#include "engine/writer.h"
+
+namespace eplog {
+
+class Trimmer {
+ public:
+  Trimmer(Core& core, Appender& appender, Admission& admission, Writer& writer)
+      : core_(core), appender_(appender), admission_(admission), writer_(writer) {}
+
+  // Bytes [from, to) of the data of an extent. On an error some of them may be trimmed.
+  Task<Status> TrimInExtent(ExtentIndex extent, uint64_t from_bytes, uint64_t to_bytes);
+
+ private:
+  Task<Status> TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint64_t to_bytes);
+  Task<Status> TrimStripes(StripeIndex first, uint32_t count);
+  Task<Status> TrimChunks(StripeIndex stripe, uint32_t first, uint32_t last);
+  Task<Status> ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_t to_bytes);
+  Task<Status> Append(RecordWrite& record);
+  [[nodiscard]] bool IsZero(ChunkIndex chunk) const {
+    return core_.state->Latest(chunk).word.is_zero() && !writer_.chunks.IsLocked(chunk.value);
+  }
+
+  Core& core_;
+  Appender& appender_;
+  Admission& admission_;
+  Writer& writer_;
+};
+
+}  // namespace eplog
