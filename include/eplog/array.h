@@ -55,6 +55,12 @@ enum class TrimMode : uint8_t {
   kZero,   // the volume keeps its extents: writing there again never meets kNoSpace
 };
 
+enum class CheckpointKind : uint8_t {
+  kAuto,         // whichever is cheaper in the long run; nothing if nothing has changed
+  kIncremental,  // what changed since the last one, where there is room for it
+  kFull,
+};
+
 // Called now and then by long work: done and total in the unit of that work.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
@@ -113,8 +119,8 @@ class Array {
   // ---- maintenance
   // Parity commit of everything that is pending when called; durable on return.
   virtual Task<Status> Commit(Progress progress) = 0;
-  // Full checkpoint of the state when called; counts on return (I9).
-  virtual Task<Status> Checkpoint() = 0;
+  // Checkpoint of the state when called; counts on return (I9).
+  virtual Task<Status> Checkpoint(CheckpointKind kind) = 0;
   // Every reference, CRC and parity. Changes nothing. For a read-only opened or idle array.
   virtual Task<Result<CheckReport>> Check(Progress progress) = 0;
 

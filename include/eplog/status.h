@@ -17,8 +17,6 @@ struct Traffic {
   uint64_t user_reads = 0;
   uint64_t user_bytes_read = 0;
   uint64_t user_flushes = 0;
-  uint64_t user_trims = 0;
-  uint64_t user_bytes_trimmed = 0;
   uint64_t full_stripe_writes = 0;
   uint64_t log_stripes = 0;
   uint64_t log_stripe_members = 0;
@@ -38,6 +36,8 @@ struct Traffic {
   // What read-modify-write RAID would have written to its SSDs for the same requests, each by
   // itself.
   uint64_t md_equivalent_ssd_bytes = 0;
+  uint64_t user_trims = 0;
+  uint64_t user_bytes_trimmed = 0;
 };
 
 enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2 };

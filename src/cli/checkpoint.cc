@@ -21,7 +21,7 @@ int RunCheckpoint(const std::string& argument) {
   }
   ProgressBar bar(kVerb, "writing a checkpoint", ProgressBar::Unit::kCount);
   const auto offline = [](Session& session) -> Result<Json> {
-    EPLOG_TRY(session.Run(session.array().Checkpoint()));
+    EPLOG_TRY(session.Run(session.array().Checkpoint(CheckpointKind::kAuto)));
     return Json();
   };
   const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());

@@ -46,7 +46,18 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
 Result<std::vector<std::byte>> ReadPages(const RawMember& ssd, const Superblock& identity,
                                          const PageHeader& first, uint64_t blocks) {
   std::vector<std::byte> stream;
-  auto bytes = ReadBytes(ssd, identity.geometry.MetadataOffset(first.block), blocks * kBlockBytes);
+  const uint64_t area = identity.geometry.metadata_blocks;
+  const uint64_t before_end = std::min(blocks, area - first.block);
+  auto bytes =
+      ReadBytes(ssd, identity.geometry.MetadataOffset(first.block), before_end * kBlockBytes);
+  if (bytes.ok() && before_end < blocks) {  // the area is a ring
+    const auto rest = ReadBytes(ssd, identity.geometry.MetadataOffset(0),
+                                (blocks - before_end) * kBlockBytes);
+    if (!rest.ok()) {
+      return Fail(rest.error());
+    }
+    bytes->insert(bytes->end(), rest->begin(), rest->end());
+  }
   if (!bytes.ok()) {
     return Fail(std::move(bytes).error());
   }
@@ -54,7 +65,7 @@ Result<std::vector<std::byte>> ReadPages(const RawMember& ssd, const Superblock&
     const auto page = std::span(*bytes).subspan(i * kBlockBytes, kBlockBytes);
     const auto header = DecodePage(page, identity.array_uuid);
     PageHeader expected = first;
-    expected.block += i;
+    expected.block = (first.block + i) % area;
     expected.index = static_cast<uint32_t>(i);
     expected.payload_bytes = header.ok() ? header->payload_bytes : 0;
     if (!header.ok() || *header != expected) {
@@ -85,8 +96,7 @@ Result<std::vector<std::byte>> ReadPagesFromAny(const RawArray& array, const Sup
   error.code = ErrorCode::kNotFound;
   error.message = fmt::format("the checkpoint's pages are on {}, none of which was given",
                               SsdNames(place.ssd_mask));
-  if (place.first.block >= g.metadata_blocks ||
-      place.blocks > g.metadata_blocks - place.first.block) {
+  if (place.first.block >= g.metadata_blocks || place.blocks > g.metadata_blocks) {
     return Fail(ErrorCode::kCorrupt, "the checkpoint is said to lie outside of the metadata area");
   }
   for (uint32_t i = 0; i < g.n; ++i) {

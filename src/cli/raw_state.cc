@@ -10,9 +10,12 @@
 namespace eplog::cli {
 namespace {
 
-// Calls the visitor with every item of the checkpoint, older runs first.
-Status VisitRuns(const Superblock& identity, const RawCheckpoint& checkpoint, RunVisitor& visitor) {
+// Calls the visitor with every item of the checkpoint, older runs first; what an older one said of
+// the same row, extent or volume, or of anything pending, is void then.
+template <typename Visitor>
+Status VisitRuns(const Superblock& identity, const RawCheckpoint& checkpoint, Visitor& visitor) {
   for (size_t i = checkpoint.streams.size(); i-- > 0;) {
+    visitor.BeginRun();
     EPLOG_TRY(DecodeRun(checkpoint.streams[i], identity.geometry, visitor));
   }
   return OkStatus();
@@ -25,15 +28,37 @@ class VolumeReplay {
   void Apply(const VolumeItem& item) {
     out_.volumes[item.id] = {item.name, item.size_bytes, item.deleting, 0};
   }
-  void Apply(const ExtentItem& item) { Assign(item.volume, item.logical, item.extent); }
+  void Apply(const ExtentItem& item) {
+    Free(item.extent);
+    Assign(item.volume, item.logical, item.extent);
+  }
   void Apply(const VolumeRecord& record) {
     std::visit([this](const auto& change) { Change(change); }, record);
+  }
+  void Free(ExtentIndex extent) {
+    const auto owner = out_.owners.find(extent);
+    if (owner != out_.owners.end()) {
+      out_.extents.erase(owner->second);
+      out_.owners.erase(owner);
+    }
+  }
+  // The counts, and who is forgotten, when all is applied.
+  void Finish() {
+    for (auto& [id, volume] : out_.volumes) {
+      volume.extents = 0;
+    }
+    for (const auto& [place, extent] : out_.extents) {
+      ++out_.volumes[place.first].extents;
+    }
+    std::erase_if(out_.volumes, [](const auto& entry) {
+      return entry.second.deleting && entry.second.extents == 0;
+    });
   }
 
  private:
   void Assign(VolumeId id, uint32_t logical, ExtentIndex extent) {
     if (out_.extents.emplace(std::pair(id, logical), extent).second) {
-      ++out_.volumes[id].extents;
+      out_.owners[extent] = {id, logical};
     }
   }
   void Change(const VolumeCreated& record) {
@@ -43,27 +68,11 @@ class VolumeReplay {
     out_.volumes[record.id].size_bytes = record.size_bytes;
   }
   void Change(const VolumeRenamed& record) { out_.volumes[record.id].name = record.name; }
-  void Change(const VolumeDeleted& record) {
-    out_.volumes[record.id].deleting = true;
-    Forget(record.id);
-  }
+  void Change(const VolumeDeleted& record) { out_.volumes[record.id].deleting = true; }
   void Change(const ExtentAssigned& record) { Assign(record.id, record.logical, record.extent); }
   void Change(const ExtentsFreed& record) {
-    std::erase_if(out_.extents, [&](const auto& entry) {
-      const bool freed =
-          entry.second >= record.first && entry.second.value - record.first.value < record.count;
-      if (freed) {
-        --out_.volumes[entry.first.first].extents;
-        Forget(entry.first.first);
-      }
-      return freed;
-    });
-  }
-  // A deleted volume is gone with its last extent.
-  void Forget(VolumeId id) {
-    const auto volume = out_.volumes.find(id);
-    if (volume != out_.volumes.end() && volume->second.deleting && volume->second.extents == 0) {
-      out_.volumes.erase(volume);
+    for (uint32_t i = 0; i < record.count; ++i) {
+      Free(ExtentIndex(record.first.value + i));
     }
   }
 
@@ -73,17 +82,27 @@ class VolumeReplay {
 class ContentVisitor final : public RunVisitor {
  public:
   ContentVisitor(const Geometry& geometry, CheckpointContent& out)
-      : geometry_(geometry), out_(out), volumes_(out.volumes) {}
-  void RowGroup(uint32_t /*group*/, std::span<const RowWord> words) override {
-    for (size_t at = 0; at < words.size(); at += geometry_.n) {
-      const auto row = words.subspan(at, geometry_.n);
-      const auto in_slots =
-          std::count_if(row.begin(), row.end(), [](const RowWord& w) { return w.word.has_slot(); });
-      const auto absent = std::count_if(row.begin(), row.end(),
-                                        [](const RowWord& w) { return w.word.is_absent(); });
-      out_.words_in_slots += static_cast<uint64_t>(in_slots);
-      out_.words_absent += static_cast<uint64_t>(absent);
-      out_.rows += in_slots + absent > 0 ? 1 : 0;
+      : geometry_(geometry), out_(out), volumes_(out.volumes), rows_(geometry.stripes) {}
+  void BeginRun() { out_.log_stripes = out_.pending_chunks = 0; }
+  void RowGroup(uint32_t group, std::span<const RowWord> words) override {
+    for (size_t i = 0; i * geometry_.n < words.size(); ++i) {
+      Row(StripeIndex(group * kRowGroupStripes + static_cast<uint32_t>(i)),
+          words.subspan(i * geometry_.n, geometry_.n));
+    }
+  }
+  void Row(StripeIndex stripe, std::span<const RowWord> words) override {
+    const auto in_slots = std::count_if(words.begin(), words.end(),
+                                        [](const RowWord& w) { return w.word.has_slot(); });
+    const auto absent = std::count_if(words.begin(), words.end(),
+                                      [](const RowWord& w) { return w.word.is_absent(); });
+    rows_[stripe.value] = {static_cast<uint8_t>(in_slots), static_cast<uint8_t>(absent)};
+  }
+  // The counts that only the newest state of each row gives.
+  void Finish() {
+    for (const RowCount& row : rows_) {
+      out_.words_in_slots += row.in_slots;
+      out_.words_absent += row.absent;
+      out_.rows += row.in_slots + row.absent > 0 ? 1 : 0;
     }
   }
   void LogStripe(const LogStripeItem& item) override {
@@ -97,11 +116,18 @@ class ContentVisitor final : public RunVisitor {
   }
   void Volume(const VolumeItem& item) override { volumes_.Apply(item); }
   void Extent(const ExtentItem& item) override { volumes_.Apply(item); }
+  void ExtentFreed(ExtentIndex extent) override { volumes_.Free(extent); }
+  void AllVolumes() override { out_.volumes.volumes.clear(); }
 
  private:
+  struct RowCount {
+    uint8_t in_slots = 0;
+    uint8_t absent = 0;
+  };
   const Geometry& geometry_;
   CheckpointContent& out_;
   VolumeReplay volumes_;
+  std::vector<RowCount> rows_;
 };
 
 // One row through the checkpoint and the log.
@@ -112,14 +138,15 @@ class RowReplay final : public RunVisitor {
     row_.words.resize(g_.n);
   }
 
+  void BeginRun() { row_.pending.clear(); }
   void RowGroup(uint32_t group, std::span<const RowWord> words) override {
-    if (group != row_.stripe.value / kRowGroupStripes) {
-      return;
+    if (group == row_.stripe.value / kRowGroupStripes) {
+      Row(row_.stripe, words.subspan(size_t{row_.stripe.value % kRowGroupStripes} * g_.n, g_.n));
     }
-    const size_t at = size_t{row_.stripe.value % kRowGroupStripes} * g_.n;
-    for (uint32_t i = 0; i < g_.n; ++i) {
-      row_.words[i] = words[at + i];
-      row_.words[i].word = AsOf(epoch_, i, words[at + i].word);
+  }
+  void Row(StripeIndex stripe, std::span<const RowWord> words) override {
+    for (uint32_t i = 0; stripe == row_.stripe && i < g_.n; ++i) {
+      row_.words[i] = {AsOf(epoch_, i, words[i].word), words[i].crc};
     }
   }
   void LogStripe(const LogStripeItem& item) override {
@@ -144,6 +171,8 @@ class RowReplay final : public RunVisitor {
   }
   void Volume(const VolumeItem& /*item*/) override {}
   void Extent(const ExtentItem& /*item*/) override {}
+  void ExtentFreed(ExtentIndex /*extent*/) override {}
+  void AllVolumes() override {}
 
   void Apply(const EntryHeader& entry) {
     for (const VolumeRecord& record : entry.volumes) {
@@ -238,6 +267,8 @@ Result<CheckpointContent> CountCheckpoint(const Superblock& identity,
   CheckpointContent content;
   ContentVisitor visitor(identity.geometry, content);
   EPLOG_TRY(VisitRuns(identity, checkpoint, visitor));
+  visitor.Finish();
+  VolumeReplay(content.volumes).Finish();
   return content;
 }
 
@@ -264,6 +295,7 @@ Result<RawVolumes> ReplayVolumes(const Superblock& identity, const RawCheckpoint
       replay.Apply(record);
     }
   }
+  replay.Finish();
   return std::move(content.volumes);
 }
 

@@ -40,6 +40,7 @@ struct RawVolume {
 struct RawVolumes {
   std::map<VolumeId, RawVolume> volumes;
   std::map<std::pair<VolumeId, uint32_t>, ExtentIndex> extents;  // (volume, logical) -> extent
+  std::map<ExtentIndex, std::pair<VolumeId, uint32_t>> owners;   // the same the other way round
 };
 
 // What a checkpoint holds, counted.

@@ -108,7 +108,7 @@ Task<Status> ArrayImpl::Close() {
   Task<Status> flush = flusher_.FlushAll();
   Status status = co_await flush;
   if (status.ok()) {
-    Task<Status> checkpoint = checkpointer_.Checkpoint();
+    Task<Status> checkpoint = checkpointer_.Checkpoint(CheckpointKind::kAuto);
     status = co_await checkpoint;
   }
   Task<void> ending = appender_.End();
@@ -435,11 +435,11 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   co_return co_await last;
 }
 
-Task<Status> ArrayImpl::Checkpoint() {
+Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Task<Status> checkpoint = checkpointer_.Checkpoint();
+  Task<Status> checkpoint = checkpointer_.Checkpoint(kind);
   co_return co_await checkpoint;
 }
 

@@ -3,71 +3,29 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "engine/flusher.h"
+#include "engine/traffic.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBatchBlocks = 256;  // pages written at once
-
-// Traffic as a list, in the order of its declaration: how it lies in a checkpoint root.
-template <typename T, typename Visit>
-void ForEachCounter(T& traffic, Visit&& visit) {
-  visit(traffic.user_writes);
-  visit(traffic.user_bytes_written);
-  visit(traffic.user_reads);
-  visit(traffic.user_bytes_read);
-  visit(traffic.user_flushes);
-  visit(traffic.full_stripe_writes);
-  visit(traffic.log_stripes);
-  visit(traffic.log_stripe_members);
-  visit(traffic.log_stripes_dead_early);
-  visit(traffic.log_appends);
-  visit(traffic.commits);
-  visit(traffic.committed_stripes);
-  visit(traffic.commit_read_bytes);
-  visit(traffic.checkpoints);
-  visit(traffic.buffer_hits);
-  visit(traffic.ssd_data_bytes);
-  visit(traffic.ssd_parity_bytes);
-  visit(traffic.ssd_metadata_bytes);
-  visit(traffic.ssd_repair_bytes);
-  visit(traffic.log_chunk_bytes);
-  visit(traffic.log_header_bytes);
-  visit(traffic.md_equivalent_ssd_bytes);
-  visit(traffic.user_trims);
-  visit(traffic.user_bytes_trimmed);
-}
-static_assert(sizeof(Traffic) == 24 * sizeof(uint64_t), "every counter is kept in the checkpoint");
+constexpr uint64_t kBatchBlocks = 256;   // pages written at once
+constexpr size_t kMaxRuns = 32;          // the root names all of them
+constexpr size_t kBatchesInFlight = 2;
+constexpr uint64_t kMaxPauseUs = 20'000;
 
 }  // namespace
 
-std::vector<uint64_t> TrafficToCounters(const Traffic& traffic) {
-  std::vector<uint64_t> counters;
-  ForEachCounter(traffic, [&](uint64_t value) { counters.push_back(value); });
-  return counters;
-}
-
-Traffic CountersToTraffic(const std::vector<uint64_t>& counters) {
-  Traffic traffic;
-  size_t i = 0;
-  ForEachCounter(traffic, [&](uint64_t& value) {
-    value = i < counters.size() ? counters[i] : 0;
-    ++i;
-  });
-  return traffic;
-}
-
-Traffic AddTraffic(const Traffic& a, const Traffic& b) {
-  const std::vector<uint64_t> other = TrafficToCounters(b);
-  Traffic sum = a;
-  size_t i = 0;
-  ForEachCounter(sum, [&](uint64_t& value) { value += other[i++]; });
-  return sum;
+void Checkpointer::Adopt(const CheckpointRoot& root, uint64_t root_block) {
+  const uint64_t area = core_.geometry.metadata_blocks;
+  runs_ = root.runs;
+  first_block_ = runs_.back().first_block;
+  used_blocks_ = (root_block + area - first_block_) % area + 1;
 }
 
 // m + 1 live SSDs, others each time, so that none wears for all.
@@ -85,13 +43,33 @@ uint64_t Checkpointer::ChooseSsds(uint64_t generation) const {
   return mask;
 }
 
-Task<Status> Checkpointer::WriteBatch(uint64_t block, std::span<const std::byte> pages,
-                                      uint64_t ssd_mask, IoKind kind) {
+// While those since the last full one are shorter than it, and where a full one of any size fits
+// behind it.
+bool Checkpointer::TakeIncremental(CheckpointKind kind) const {
+  if (kind == CheckpointKind::kFull || runs_.empty() || runs_.size() >= kMaxRuns) {
+    return false;
+  }
+  const uint64_t bytes = Snapshot::MaxBytes(*core_.state, false);
+  const uint64_t blocks = DivideUp(bytes, kPagePayloadBytes) + 1;
+  if (used_blocks_ + blocks + core_.geometry.max_checkpoint_blocks() >
+      core_.geometry.metadata_blocks) {
+    return false;
+  }
+  uint64_t since = bytes;
+  for (size_t i = 0; i + 1 < runs_.size(); ++i) {
+    since += runs_[i].stream_bytes;
+  }
+  return kind == CheckpointKind::kIncremental || core_.hooks.incremental_checkpoints ||
+         since < runs_.back().stream_bytes;
+}
+
+Task<Status> Checkpointer::WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask,
+                                      IoKind kind) {
   TaskGroup group(core_.loop);
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     if ((ssd_mask >> i & 1) != 0) {
       group.Start(core_.members.WriteBytes(DeviceIndex(i), core_.geometry.MetadataOffset(block),
-                                           pages, kind));
+                                           pages.span(), kind));
       core_.traffic.ssd_metadata_bytes += pages.size();
     }
   }
@@ -99,118 +77,180 @@ Task<Status> Checkpointer::WriteBatch(uint64_t block, std::span<const std::byte>
   co_return co_await all;
 }
 
-// Cuts a stream into pages from header.block on.
-Task<Status> Checkpointer::WriteStream(std::span<const std::byte> stream, PageHeader header,
-                                       uint64_t ssd_mask, IoKind kind) {
-  while (!stream.empty()) {
-    const uint64_t pages =
-        std::min<uint64_t>(kBatchBlocks, DivideUp(stream.size(), kPagePayloadBytes));
-    Buffer batch = core_.pool.Get(pages * kBlockBytes);
-    const uint64_t first_block = header.block;
-    for (uint64_t i = 0; i < pages; ++i) {
-      const auto page = batch.span().subspan(i * kBlockBytes, kBlockBytes);
-      const size_t bytes = std::min(stream.size(), kPagePayloadBytes);
-      std::memcpy(page.data() + kPageHeaderBytes, stream.data(), bytes);
-      header.payload_bytes = static_cast<uint32_t>(bytes);
-      FinishPage(header, core_.identity.array_uuid, page);
-      stream = stream.subspan(bytes);
-      ++header.block;
-      ++header.index;
-    }
-    Task<Status> write = WriteBatch(first_block, batch.span(), ssd_mask, kind);
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+// As long as the last piece took, somebody else may have the devices.
+Task<void> Checkpointer::Pace(uint64_t since_us) {
+  co_await core_.loop.Yield();
+  const uint64_t now = core_.loop.NowUs();
+  const bool wanted = in_haste_ != 0 || core_.space_changed.has_waiters() || appender_.blocked();
+  if (!wanted && !core_.stop_error) {
+    co_await core_.loop.Sleep(std::min(now - since_us, kMaxPauseUs));
   }
-  co_return OkStatus();
 }
 
-CheckpointRoot Checkpointer::MakeRoot(const Appender::Position& position,
-                                      const std::vector<std::byte>& stream,
-                                      const CheckpointPointer& pointer, uint64_t run_block) const {
+// Encodes a piece while the one before is being written. Sets the fields of `run` that follow from
+// the stream.
+Task<Status> Checkpointer::WriteRun(Snapshot& snapshot, RunDescriptor& run, bool background) {
+  const uint64_t area = core_.geometry.metadata_blocks;
+  PageHeader header{PageKind::kRun, run.generation, run.random, run.first_block, 0, 0};
+  std::vector<std::byte> stream;
+  TaskGroup group(core_.loop);
+  bool more = true;
+  while ((more || !stream.empty()) && !group.failed()) {
+    const uint64_t began_us = core_.loop.NowUs();
+    const uint64_t fit = std::min(kBatchBlocks, area - header.block);
+    while (more && stream.size() < fit * kPagePayloadBytes) {
+      more = snapshot.Next(stream, fit * kPagePayloadBytes - stream.size());
+    }
+    const uint64_t pages = std::min(fit, DivideUp(stream.size(), kPagePayloadBytes));
+    Buffer batch = core_.pool.Get(pages * kBlockBytes);
+    const uint64_t block = header.block;
+    std::span<const std::byte> rest(stream);
+    for (uint64_t i = 0; i < pages; ++i) {
+      const auto page = batch.span().subspan(i * kBlockBytes, kBlockBytes);
+      const auto payload = rest.first(std::min(rest.size(), kPagePayloadBytes));
+      std::memcpy(page.data() + kPageHeaderBytes, payload.data(), payload.size());
+      header.payload_bytes = static_cast<uint32_t>(payload.size());
+      FinishPage(header, core_.identity.array_uuid, page);
+      rest = rest.subspan(payload.size());
+      header.block = (header.block + 1) % area;
+      ++header.index;
+    }
+    const size_t taken = stream.size() - rest.size();
+    run.stream_crc = Crc32c(std::span(stream).first(taken), run.stream_crc);
+    run.stream_bytes += taken;
+    run.blocks += pages;
+    stream.erase(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(taken));
+    Task<void> below = group.WaitBelow(kBatchesInFlight);
+    co_await below;
+    group.Start(WriteBatch(block, std::move(batch), run.ssd_mask, IoKind::kCheckpointPage));
+    if (background) {
+      Task<void> pace = Pace(began_us);
+      co_await pace;
+    } else {
+      co_await core_.loop.Yield();
+    }
+  }
+  Task<Status> all = group.Wait();
+  co_return co_await all;
+}
+
+Task<Status> Checkpointer::WriteRoot(const Appender::Position& position, Written& written) {
   CheckpointRoot root;
   root.epoch = position.epoch;
   root.sequence = position.sequence;
   root.place = position.place;
   root.next_volume_id = core_.state->volumes.next_id();
-  RunDescriptor run;
-  run.ssd_mask = pointer.ssd_mask;
-  run.first_block = run_block;
-  run.blocks = DivideUp(stream.size(), kPagePayloadBytes);
-  run.stream_bytes = stream.size();
-  run.stream_crc = Crc32c(stream);
-  run.generation = pointer.generation;
-  run.random = pointer.random;
-  root.runs.push_back(run);
+  root.runs = written.runs;
   root.lifetime_counters =
       TrafficToCounters(AddTraffic(core_.lifetime_before, core_.CurrentTraffic()));
-  return root;
+  const std::vector<std::byte> bytes = EncodeRoot(root);
+  EPLOG_CHECK(bytes.size() <= kPagePayloadBytes, "a root fits one page");
+  CheckpointPointer& pointer = written.pointer;
+  pointer.root_crc = Crc32c(bytes);
+  Buffer page = core_.pool.Get(kBlockBytes);
+  std::memcpy(page.data() + kPageHeaderBytes, bytes.data(), bytes.size());
+  FinishPage({PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0,
+              static_cast<uint32_t>(bytes.size())},
+             core_.identity.array_uuid, page.span());
+  Task<Status> write = WriteBatch(pointer.root_block, std::move(page), pointer.ssd_mask,
+                                  IoKind::kCheckpointRoot);
+  co_return co_await write;
 }
 
-Task<Result<CheckpointPointer>> Checkpointer::WritePages(const Appender::Position& position,
-                                                         std::vector<std::byte> stream) {
-  CheckpointPointer pointer;
-  pointer.generation = superblocks_.current().checkpoint.generation + 1;
-  pointer.random = core_.random.Next();
-  pointer.ssd_mask = ChooseSsds(pointer.generation);
-  pointer.root_block = pointer.generation % 2 * (core_.geometry.metadata_blocks / 2);
-  pointer.root_blocks = 1;
-  const CheckpointRoot root = MakeRoot(position, stream, pointer, pointer.root_block + 1);
-  const std::vector<std::byte> root_bytes = EncodeRoot(root);
-  EPLOG_CHECK(root_bytes.size() <= kPagePayloadBytes, "a root fits one page");
-  EPLOG_CHECK(1 + root.runs[0].blocks <= core_.geometry.metadata_blocks / 2,
-              "a checkpoint fits its half");
-  pointer.root_crc = Crc32c(root_bytes);
-  written_blocks_ =
-      (1 + root.runs[0].blocks) * static_cast<uint64_t>(std::popcount(pointer.ssd_mask));
-
-  PageHeader header{
-      PageKind::kRun, pointer.generation, pointer.random, pointer.root_block + 1, 0, 0};
-  Task<Status> run = WriteStream(stream, header, pointer.ssd_mask, IoKind::kCheckpointPage);
-  Status status = co_await run;
+Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Position& position,
+                                                             CheckpointKind kind,
+                                                             bool background) {
+  const uint64_t area = core_.geometry.metadata_blocks;
+  const bool full = !TakeIncremental(kind);
+  written_us_ = core_.loop.NowUs();
+  RunDescriptor run;
+  run.full = full;
+  run.generation = superblocks_.current().checkpoint.generation + 1;
+  run.random = core_.random.Next();
+  run.ssd_mask = ChooseSsds(run.generation);
+  run.first_block = NextBlock();
+  Status status;
+  {
+    Snapshot snapshot(*core_.state, full, position.sequence,
+                      !full && core_.canary(Canary::kCheckpointWithoutPendings));
+    Task<Status> write = WriteRun(snapshot, run, background);
+    status = co_await write;
+  }
   EPLOG_CO_TRY(status);
-  header = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
-  Task<Status> write_root =
-      WriteStream(root_bytes, header, pointer.ssd_mask, IoKind::kCheckpointRoot);
-  status = co_await write_root;
+  EPLOG_CHECK(used_blocks_ + run.blocks + 1 <= area, "a checkpoint overwrites the one that counts");
+  Written written;
+  if (!full) {
+    written.runs = runs_;
+  }
+  written.runs.insert(written.runs.begin(), run);
+  written.pointer.generation = run.generation;
+  written.pointer.random = run.random;
+  written.pointer.ssd_mask = run.ssd_mask;
+  written.pointer.root_block = (run.first_block + run.blocks) % area;
+  written.pointer.root_blocks = 1;
+  Task<Status> root = WriteRoot(position, written);
+  status = co_await root;
   EPLOG_CO_TRY(status);
-  Task<Status> flush = core_.members.FlushMask(pointer.ssd_mask);
+  Task<Status> flush = core_.members.FlushMask(run.ssd_mask);
   status = co_await flush;
   EPLOG_CO_TRY(status);
-  co_return pointer;
+  written_blocks_ = (run.blocks + 1) * static_cast<uint64_t>(std::popcount(run.ssd_mask));
+  ++(full ? core_.hooks.full_checkpoints_written
+         : core_.hooks.incremental_checkpoints_written);
+  co_return written;
 }
 
-Task<Status> Checkpointer::Checkpoint(bool force) {
+// From now on what the older pointer named is void.
+void Checkpointer::Supersede(const Written& written) {
+  runs_ = written.runs;
+  const uint64_t area = core_.geometry.metadata_blocks;
+  first_block_ = runs_.back().first_block;
+  used_blocks_ = (written.pointer.root_block + area - first_block_) % area + 1;
+}
+
+Task<Status> Checkpointer::WriteAlone(const Appender::Position& position) {
+  Task<Result<Written>> writing = WritePages(position, CheckpointKind::kAuto, false);
+  Result<Written> written = co_await writing;
+  EPLOG_CO_TRY(written);
+  superblocks_.SetCheckpoint(written->pointer);
+  Supersede(*written);
+  co_return OkStatus();
+}
+
+Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
+  in_haste_ += background ? 0 : 1;
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
+  in_haste_ -= background ? 0 : 1;
   Status status = core_.Running();
   EPLOG_CO_TRY(status);
   // The state at this very moment; entries that complete from now on are not in it.
   const Appender::Position position = appender_.applied();
-  if (position.sequence == covered_ && !force) {
+  if (position.sequence == covered_ && kind == CheckpointKind::kAuto) {
     co_return OkStatus();
   }
-  std::vector<std::byte> stream = EncodeState(*core_.state);
+  Task<Result<Written>> writing = WritePages(position, kind, background);
+  Result<Written> written = co_await writing;
+  if (!written.ok()) {
+    core_.Stop(written.error());
+    co_return Fail(std::move(written).error());
+  }
   if (!core_.canary(Canary::kCheckpointUnstable)) {
     Task<Status> flush = flusher_.FlushTo(position.sequence, true);
     status = co_await flush;
     EPLOG_CO_TRY(status);
   }
-  Task<Result<CheckpointPointer>> writing = WritePages(position, std::move(stream));
-  Result<CheckpointPointer> pointer = co_await writing;
-  if (!pointer.ok()) {
-    core_.Stop(pointer.error());
-    co_return Fail(std::move(pointer).error());
-  }
   if (core_.canary(Canary::kLogFreedEarly)) {
     Counts(position);
   }
-  superblocks_.SetCheckpoint(*pointer);
+  superblocks_.SetCheckpoint(written->pointer);
   Task<Status> write = superblocks_.Write();
   status = co_await write;
   if (!status.ok()) {
     core_.Stop(status.error());
     co_return status;
   }
+  Supersede(*written);
   Counts(position);
   ++core_.traffic.checkpoints;
   co_return OkStatus();
@@ -223,116 +263,6 @@ void Checkpointer::Counts(const Appender::Position& position) {
   core_.rings.CheckpointCounts(position.sequence);
   appender_.CheckpointCounts(position.place);
   core_.space_changed.NotifyAll();
-}
-
-// ----------------------------------------------------------------------------------------------
-// loading
-namespace {
-
-struct StreamPlace {
-  PageKind kind;
-  uint64_t generation;
-  uint64_t random;
-  uint64_t first_block;
-  uint64_t blocks;
-};
-
-bool InArea(const Geometry& g, uint64_t first, uint64_t blocks) {
-  return blocks != 0 && first < g.metadata_blocks && blocks <= g.metadata_blocks - first;
-}
-
-bool IsPage(const Core& core, std::span<const std::byte> page, const StreamPlace& place,
-            uint32_t index) {
-  const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
-  return header.ok() && header->kind == place.kind && header->generation == place.generation &&
-         header->random == place.random && header->block == place.first_block + index &&
-         header->index == index;
-}
-
-// Page `index` into `page`, from whichever SSD of the mask has it whole.
-Task<bool> ReadPage(Core& core, uint64_t ssd_mask, const StreamPlace& place, uint32_t index,
-                    std::span<std::byte> page) {
-  for (uint8_t i = 0; i < core.geometry.n; ++i) {
-    if ((ssd_mask >> i & 1) == 0 || !core.members.live(DeviceIndex(i))) {
-      continue;
-    }
-    const uint64_t offset = core.geometry.MetadataOffset(place.first_block + index);
-    Task<Status> read = core.members.ReadBytes(DeviceIndex(i), offset, page);
-    const Status status = co_await read;
-    if (status.ok() && IsPage(core, page, place, index)) {
-      co_return true;
-    }
-    core.members.CountCorrupt(DeviceIndex(i));
-  }
-  co_return false;
-}
-
-// The payloads of contiguous pages: in large reads from the first live SSD of the mask, and any
-// page that is not whole there from another one.
-Task<Result<std::vector<std::byte>>> ReadStream(Core& core, uint64_t ssd_mask, StreamPlace place,
-                                                uint32_t crc) {
-  std::vector<std::byte> stream;
-  const uint64_t live = ssd_mask & core.members.live_mask();
-  if (live == 0 || !InArea(core.geometry, place.first_block, place.blocks)) {
-    co_return Fail(ErrorCode::kCorrupt, "no SSD that holds the newest checkpoint is there");
-  }
-  const DeviceIndex first_ssd(static_cast<uint8_t>(std::countr_zero(live)));
-  uint32_t index = 0;
-  while (index < place.blocks) {
-    const uint64_t count = std::min<uint64_t>(kBatchBlocks, place.blocks - index);
-    Buffer batch = core.pool.Get(count * kBlockBytes);
-    const uint64_t offset = core.geometry.MetadataOffset(place.first_block + index);
-    Task<Status> read = core.members.ReadBytes(first_ssd, offset, batch.span());
-    const Status status = co_await read;
-    for (uint64_t i = 0; i < count; ++i, ++index) {
-      const auto page = batch.span().subspan(i * kBlockBytes, kBlockBytes);
-      bool good = status.ok() && IsPage(core, page, place, index);
-      if (!good) {
-        Task<bool> reading = ReadPage(core, ssd_mask, place, index, page);
-        good = co_await reading;
-      }
-      if (!good) {
-        co_return Fail(ErrorCode::kCorrupt,
-                       "a page of the newest checkpoint cannot be read from any SSD");
-      }
-      const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
-      const auto payload = page.subspan(kPageHeaderBytes, header->payload_bytes);
-      stream.insert(stream.end(), payload.begin(), payload.end());
-    }
-  }
-  if (Crc32c(stream) != crc) {
-    co_return Fail(ErrorCode::kCorrupt, "the newest checkpoint is damaged: its checksum is wrong");
-  }
-  co_return stream;
-}
-
-}  // namespace
-
-Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
-                                            State& state) {
-  const StreamPlace root_place{PageKind::kRoot, pointer.generation, pointer.random,
-                               pointer.root_block, pointer.root_blocks};
-  Task<Result<std::vector<std::byte>>> read_root =
-      ReadStream(core, pointer.ssd_mask, root_place, pointer.root_crc);
-  Result<std::vector<std::byte>> root_bytes = co_await read_root;
-  EPLOG_CO_TRY(root_bytes);
-  Result<CheckpointRoot> root = DecodeRoot(*root_bytes);
-  EPLOG_CO_TRY(root);
-  if (root->runs.size() != 1 || !root->runs[0].full) {
-    co_return Fail(ErrorCode::kUnsupported,
-                   "the checkpoint is incremental: written by a newer version of eplog");
-  }
-  const RunDescriptor& run = root->runs[0];
-  const StreamPlace run_place{PageKind::kRun, run.generation, run.random, run.first_block,
-                              run.blocks};
-  Task<Result<std::vector<std::byte>>> read_run =
-      ReadStream(core, run.ssd_mask, run_place, run.stream_crc);
-  Result<std::vector<std::byte>> stream = co_await read_run;
-  EPLOG_CO_TRY(stream);
-  Status decoded = DecodeState(*stream, state);
-  EPLOG_CO_TRY(decoded);
-  state.volumes.set_next_id(std::max(root->next_volume_id, state.volumes.next_id()));
-  co_return root;
 }
 
 }  // namespace eplog

@@ -1,6 +1,10 @@
-// Checkpointer: the whole state to the metadata area of m + 1 SSDs, out of place; it counts once
+// Checkpointer: the state to the metadata areas of m + 1 SSDs, out of place. A checkpoint counts once
 // its pages are flushed there and then the pointer on all live devices; only then is log before it
 // free (I9).
+//
+// The metadata area is a ring, alike on all SSDs. A checkpoint appends a run and a root; a full run
+// makes what lies before it void. An incremental one is only written where a full one of any size
+// still fits behind it, so that a full one always finds room.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +13,9 @@
 #include "engine/appender.h"
 #include "engine/core.h"
 #include "engine/superblocks.h"
+#include "eplog/array.h"
 #include "format/checkpoint.h"
+#include "metadata/snapshot.h"
 
 namespace eplog {
 
@@ -24,29 +30,47 @@ class Checkpointer {
         superblocks_(superblocks),
         turn_(core.loop) {}
 
-  void Open(uint64_t covered_sequence) { covered_ = covered_sequence; }
+  // The root that was loaded, and the block in which it lies.
+  void Adopt(const CheckpointRoot& root, uint64_t root_block);
+  void Open(uint64_t covered_sequence) {
+    covered_ = covered_sequence;
+    written_us_ = core_.loop.NowUs();
+  }
 
-  // The state as of now. Nothing to do if no entry came since the last one (`force`: even then).
-  Task<Status> Checkpoint(bool force = false);
+  // The state as of now. Nothing to do if no entry came since the last one, unless `kind` asks for
+  // one. In the background a checkpoint takes its time, until somebody calls for one who cannot
+  // wait.
+  Task<Status> Checkpoint(CheckpointKind kind, bool background = false);
 
-  // Writes and flushes the pages of a checkpoint of `core.state` at `position`, in the half of the
-  // metadata area that the current pointer does not use. Also used by creation and recovery.
-  Task<Result<CheckpointPointer>> WritePages(const Appender::Position& position,
-                                             std::vector<std::byte> stream);
+  // For creation and recovery, when nothing else runs: a checkpoint of `core.state`, which is that
+  // at `position` and is durable. Its pages are flushed; the caller writes the superblocks, which
+  // have the pointer then.
+  Task<Status> WriteAlone(const Appender::Position& position);
 
   // Sequence of the newest checkpoint that counts.
   [[nodiscard]] uint64_t covered() const { return covered_; }
   // What the last checkpoint of this life wrote, all copies counted.
   [[nodiscard]] uint64_t written_blocks() const { return written_blocks_; }
+  // Loop time at which the newest one was begun.
+  [[nodiscard]] uint64_t written_us() const { return written_us_; }
 
  private:
+  struct Written {
+    CheckpointPointer pointer;
+    std::vector<RunDescriptor> runs;
+  };
+  [[nodiscard]] bool TakeIncremental(CheckpointKind kind) const;
   [[nodiscard]] uint64_t ChooseSsds(uint64_t generation) const;
-  CheckpointRoot MakeRoot(const Appender::Position& position, const std::vector<std::byte>& stream,
-                          const CheckpointPointer& pointer, uint64_t run_block) const;
-  Task<Status> WriteStream(std::span<const std::byte> stream, PageHeader header, uint64_t ssd_mask,
-                           IoKind kind);
-  Task<Status> WriteBatch(uint64_t block, std::span<const std::byte> pages, uint64_t ssd_mask,
-                          IoKind kind);
+  [[nodiscard]] uint64_t NextBlock() const {
+    return (first_block_ + used_blocks_) % core_.geometry.metadata_blocks;
+  }
+  Task<Result<Written>> WritePages(const Appender::Position& position, CheckpointKind kind,
+                                   bool background);
+  Task<Status> WriteRun(Snapshot& snapshot, RunDescriptor& run, bool background);
+  Task<Status> WriteRoot(const Appender::Position& position, Written& written);
+  Task<Status> WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask, IoKind kind);
+  Task<void> Pace(uint64_t since_us);
+  void Supersede(const Written& written);
   void Counts(const Appender::Position& position);
 
   Core& core_;
@@ -54,17 +78,13 @@ class Checkpointer {
   Flusher& flusher_;
   Superblocks& superblocks_;
   AsyncMutex turn_;
+  std::vector<RunDescriptor> runs_;  // of the newest checkpoint that counts, newest first
+  uint64_t first_block_ = 0;         // where the oldest of them begins
+  uint64_t used_blocks_ = 0;         // from there to behind the root
   uint64_t covered_ = 0;
   uint64_t written_blocks_ = 0;
+  uint64_t written_us_ = 0;
+  uint32_t in_haste_ = 0;  // who waits for a checkpoint and does not do so in the background
 };
-
-// Reads root and run of the checkpoint that `pointer` names from whatever SSD has them whole, into
-// `state` (fresh). kCorrupt if no copy loads.
-Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
-                                            State& state);
-
-std::vector<uint64_t> TrafficToCounters(const Traffic& traffic);
-Traffic CountersToTraffic(const std::vector<uint64_t>& counters);
-Traffic AddTraffic(const Traffic& a, const Traffic& b);
 
 }  // namespace eplog

@@ -149,11 +149,9 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   Status status = co_await wiping;
   EPLOG_CO_TRY(status);
   const Appender::Position start{superblock.epoch, 0, 0};
-  Task<Result<CheckpointPointer>> writing =
-      checkpointer.WritePages(start, EncodeState(*core.state));
-  Result<CheckpointPointer> pointer = co_await writing;
-  EPLOG_CO_TRY(pointer);
-  superblocks.SetCheckpoint(*pointer);
+  Task<Status> writing = checkpointer.WriteAlone(start);
+  status = co_await writing;
+  EPLOG_CO_TRY(status);
   for (int copy = 0; copy < 2; ++copy) {  // A and B
     Task<Status> write = superblocks.Write();
     status = co_await write;

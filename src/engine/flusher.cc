@@ -121,7 +121,7 @@ void Flusher::Advance(uint64_t target) {
   EPLOG_CHECK(target >= stable_, "stability never goes back");
   stable_ = target;
   core_.rings.Stable(target);
-  core_.state->pending.Stable(target);
+  core_.state->Stable(target);
   core_.space.Covered(core_.canary(Canary::kSlotReuse) ? target : cover_);
   core_.space_changed.NotifyAll();
   core_.kick.NotifyAll();

@@ -27,8 +27,10 @@ enum class Canary : uint8_t {
   kCheckpointUnstable,  // a checkpoint counts while it holds unstable state (I9)
   kFlushDropped,        // a device flush is not sent
   kTrimFreesAtOnce,     // a trimmed chunk's slot is freed before a commit (I3)
+  kCheckpointWithoutPendings,  // an incremental checkpoint leaves out what is pending (I2)
+  kRunsOutOfOrder,             // the runs of a checkpoint are loaded newest first (I9)
 };
-inline constexpr int kCanaries = 14;
+inline constexpr int kCanaries = 16;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;
@@ -37,6 +39,7 @@ struct EngineHooks {
   // Choices that are free, made so that rare orders come often.
   bool lowest_slot_first = false;     // a freed slot is taken again as soon as it may be
   uint32_t headers_a_ring_block = 0;  // 0 = as many as fit
+  bool incremental_checkpoints = false;  // wherever one fits, however long
 
   // Coverage, counted by the engine.
   uint64_t log_wraps = 0;
@@ -46,6 +49,8 @@ struct EngineHooks {
   uint64_t recovery_cut_entries = 0;  // entries found after the cut and dropped
   uint64_t recovery_checkpoints = 0;  // a checkpoint of the cut took the place of the first entry
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
+  uint64_t full_checkpoints_written = 0;
+  uint64_t incremental_checkpoints_written = 0;
   uint64_t space_waits = 0;           // writes that waited for slots or log room
 };
 

@@ -170,7 +170,7 @@ Task<Status> Keeper::FlushAndCheckpoint() {
   Task<Status> flush = flusher_.FlushAll();
   Status status = co_await flush;
   EPLOG_CO_TRY(status);
-  Task<Status> checkpoint = checkpointer_.Checkpoint();
+  Task<Status> checkpoint = checkpointer_.Checkpoint(CheckpointKind::kAuto);
   co_return co_await checkpoint;
 }
 

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "base/check.h"
+#include "engine/checkpoint_loader.h"
 #include "engine/recovery.h"
+#include "engine/traffic.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -174,7 +176,7 @@ Task<Status> Recovery::Replay() {
   }
   core_.hooks.recovery_cut_entries += chain_.size() - kept;
   chain_.resize(kept);
-  core_.state->pending.Stable(position_.sequence);
+  core_.state->Stable(position_.sequence);
   co_return OkStatus();
 }
 

@@ -15,6 +15,7 @@ constexpr size_t kMendsAtOnce = 32;
 }  // namespace
 
 Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpointer) {
+  checkpointer.Adopt(root_, superblocks.current().checkpoint.root_block);
   const bool late = core_.canary(Canary::kSuperblockLate);
   // With I11 kept no header can be newer than every superblock; the canary breaks that, and must
   // then not be helped.
@@ -162,13 +163,11 @@ Task<Status> Recovery::WriteFirstEntry() {
 Task<Status> Recovery::CheckpointTheCut(Superblocks& superblocks, Checkpointer& checkpointer) {
   ++core_.hooks.recovery_checkpoints;
   position_.epoch = epoch_;
-  Task<Result<CheckpointPointer>> writing =
-      checkpointer.WritePages(position_, EncodeState(*core_.state));
-  Result<CheckpointPointer> pointer = co_await writing;
-  EPLOG_CO_TRY(pointer);
-  superblocks.SetCheckpoint(*pointer);
+  Task<Status> writing = checkpointer.WriteAlone(position_);
+  Status status = co_await writing;
+  EPLOG_CO_TRY(status);
   Task<Status> write = superblocks.Write();
-  Status status = co_await write;
+  status = co_await write;
   EPLOG_CO_TRY(status);
   checkpoint_ = position_;
   core_.rings.CheckpointCounts(position_.sequence);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/array_impl.h"
+#include "engine/traffic.h"
 
 namespace eplog {
 

@@ -1,9 +1,10 @@
 // Checkpoint bytes: framed pages in the metadata area, a root that names runs of pages, and the
 // stream of items inside a run. Bytes: docs/format.md. No I/O here.
 //
-// A run is a sequence of items; its bytes are cut into pages. A full checkpoint is one run with
-// everything; the root can name several (newest first), so that incremental ones need no new
-// format.
+// A run is a sequence of items; its bytes are cut into pages, which lie one after the other in the
+// metadata area, round its end. A full run holds the whole state. An incremental one holds what
+// changed since the run before it: rows, extents, the volumes if any of them changed; and always all
+// that is pending, which older runs then no longer tell. The root names the runs, newest first.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ Result<PageHeader> DecodePage(std::span<const std::byte> page, const Uuid& array
 struct RunDescriptor {
   bool full = true;
   uint64_t ssd_mask = 0;     // which SSDs hold its pages
-  uint64_t first_block = 0;  // contiguous in the metadata area
+  uint64_t first_block = 0;  // in the metadata area; the others follow, round its end
   uint64_t blocks = 0;
   uint64_t stream_bytes = 0;
   uint32_t stream_crc = 0;
@@ -109,18 +110,29 @@ struct ExtentItem {
   bool operator==(const ExtentItem&) const = default;
 };
 
+// No encoded item is longer.
+inline constexpr size_t kMaxRunItemBytes = size_t{32} << 10;
+
 // Appends items to a byte vector. Rows: `words` holds kRowGroupStripes x n words (fewer stripes in
-// the last group), stripe by stripe. Runs of consecutive slots on an SSD are coded as runs, CRCs
-// only for words that are not `zero`.
+// the last group), stripe by stripe. RowGroup codes runs of consecutive slots on an SSD as runs, and
+// CRCs only for words that are not `zero`. Rows writes only the stripes of the mask, which is
+// shorter for a few of them.
 class RunWriter {
  public:
+  // Rows of more stripes are shorter as a RowGroup.
+  static constexpr int kMostLoneRows = 32;
+
   RunWriter(const Geometry& geometry, std::vector<std::byte>& out)
       : geometry_(geometry), out_(out) {}
   void RowGroup(uint32_t group, std::span<const RowWord> words);
+  void Rows(uint32_t group, uint64_t stripes, std::span<const RowWord> words);
   void LogStripe(const LogStripeItem& item);
   void Zeros(const ZerosItem& item);
   void Volume(const VolumeItem& item);
   void Extent(const ExtentItem& item);
+  void ExtentFreed(ExtentIndex extent);
+  // The volumes of this run are all there are; those of older runs are void.
+  void AllVolumes();
   void End();
 
  private:
@@ -133,13 +145,34 @@ class RunVisitor {
  public:
   virtual ~RunVisitor() = default;
   virtual void RowGroup(uint32_t group, std::span<const RowWord> words) = 0;
+  virtual void Row(StripeIndex stripe, std::span<const RowWord> words) = 0;
   virtual void LogStripe(const LogStripeItem& item) = 0;
   virtual void Zeros(const ZerosItem& item) = 0;
   virtual void Volume(const VolumeItem& item) = 0;
   virtual void Extent(const ExtentItem& item) = 0;
+  virtual void ExtentFreed(ExtentIndex extent) = 0;
+  virtual void AllVolumes() = 0;
 };
-// kCorrupt if anything is wrong or the end is missing, kUnsupported for an unknown item; items may
-// have been delivered by then.
+
+// Decodes a run that comes in pieces of any size. kCorrupt if anything is wrong or the end is
+// missing, kUnsupported for an unknown item; items may have been delivered by then.
+class RunDecoder {
+ public:
+  RunDecoder(const Geometry& geometry, RunVisitor& visitor)
+      : geometry_(geometry), visitor_(visitor) {}
+  Status Feed(std::span<const std::byte> bytes);
+  // After the last piece.
+  Status Finish();
+
+ private:
+  Status Parse(size_t keep);
+
+  const Geometry& geometry_;
+  RunVisitor& visitor_;
+  std::vector<std::byte> waiting_;
+  std::vector<RowWord> words_;
+  bool ended_ = false;
+};
 Status DecodeRun(std::span<const std::byte> stream, const Geometry& geometry, RunVisitor& visitor);
 
 }  // namespace eplog

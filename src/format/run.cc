@@ -2,6 +2,7 @@
 // extents. It may know what is possible under the geometry, not what the items mean together.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -117,33 +118,40 @@ void PutColumn(Appender& out, const Column& column) {
   }
 }
 
-class RunReader {
- public:
-  RunReader(std::span<const std::byte> in, const Geometry& geometry, RunVisitor& visitor)
-      : in_(in), geometry_(geometry), visitor_(visitor) {}
+tl::unexpected<Error> Wrong(const char* what) {
+  return Fail(ErrorCode::kCorrupt, std::string("checkpoint run: ") + what);
+}
 
-  Status ReadAll() {
-    while (true) {
-      const uint8_t type = in_.U8();
-      if (!in_.ok()) {
-        return Wrong("its end is missing");
-      }
-      if (static_cast<ItemType>(type) == ItemType::kEnd) {
-        return in_.remaining() == 0 ? OkStatus() : Wrong("bytes after its end");
-      }
-      EPLOG_TRY(ReadItem(static_cast<ItemType>(type)));
+class ItemReader {
+ public:
+  ItemReader(std::span<const std::byte> in, const Geometry& geometry, RunVisitor& visitor,
+             std::vector<RowWord>& words)
+      : in_(in), geometry_(geometry), visitor_(visitor), words_(words) {}
+
+  [[nodiscard]] size_t remaining() const { return in_.remaining(); }
+
+  // One item and all that belongs to it; `ended` if it was the end.
+  Status Read(bool& ended) {
+    const uint8_t type = in_.U8();
+    if (!in_.ok()) {
+      return Wrong("its end is missing");
     }
+    ended = static_cast<ItemType>(type) == ItemType::kEnd;
+    return ended ? OkStatus() : ReadItem(static_cast<ItemType>(type));
   }
 
  private:
-  static tl::unexpected<Error> Wrong(const char* what) {
-    return Fail(ErrorCode::kCorrupt, std::string("checkpoint run: ") + what);
-  }
-
   Status ReadItem(ItemType type) {
     switch (type) {
       case ItemType::kRowGroup:
         return ReadRowGroup();
+      case ItemType::kRows:
+        return ReadRows();
+      case ItemType::kExtentFreed:
+        return ReadExtentFreed();
+      case ItemType::kAllVolumes:
+        visitor_.AllVolumes();
+        return OkStatus();
       case ItemType::kLogStripe:
         return ReadLogStripe();
       case ItemType::kZeros:
@@ -236,6 +244,34 @@ class RunReader {
     return OkStatus();
   }
 
+  Status ReadRows() {
+    const auto group = Below<uint32_t>(geometry_.row_groups());
+    const uint64_t mask = in_.U64();
+    const uint32_t stripes = StripesOfGroup(geometry_, group);
+    if (!in_.ok() || mask == 0 || (stripes < 64 && mask >> stripes != 0)) {
+      return Wrong("rows that cannot be");
+    }
+    for (uint64_t rest = mask; rest != 0; rest &= rest - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(rest));
+      const auto used = Below<uint64_t>(uint64_t{1} << geometry_.n);
+      words_.assign(geometry_.n, RowWord{});
+      for (uint32_t position = 0; position < geometry_.n && in_.ok(); ++position) {
+        if ((used >> position & 1) != 0) {
+          words_[position].word = SlotWord::FromRaw(Below<uint32_t>(WordBound()));
+          words_[position].crc = in_.U32();
+        }
+        if ((used >> position & 1) != (words_[position].word.is_zero() ? 0U : 1U)) {
+          in_.Fail();
+        }
+      }
+      if (!in_.ok()) {
+        return Wrong("rows that cannot be");
+      }
+      visitor_.Row(StripeIndex(group * kRowGroupStripes + i), words_);
+    }
+    return OkStatus();
+  }
+
   Status ReadLogStripe() {
     LogStripeItem item;
     item.sequence = in_.Varint();
@@ -323,11 +359,23 @@ class RunReader {
     return OkStatus();
   }
 
+  Status ReadExtentFreed() {
+    const ExtentIndex extent(Below<uint32_t>(geometry_.extents()));
+    if (!in_.ok()) {
+      return Wrong("an extent that cannot be");
+    }
+    visitor_.ExtentFreed(extent);
+    return OkStatus();
+  }
+
   ByteReader in_;
   const Geometry& geometry_;
   RunVisitor& visitor_;
-  std::vector<RowWord> words_;
+  std::vector<RowWord>& words_;
 };
+
+static_assert(kMaxRunItemBytes >= 16 + kRowGroupStripes * (5 + kMaxSsds * 9),
+              "the longest item: rows, all in slots");
 
 }  // namespace
 
@@ -346,6 +394,29 @@ void RunWriter::RowGroup(uint32_t group, std::span<const RowWord> words) {
       column.crcs[i] = word.crc;
     }
     PutColumn(out, column);
+  }
+}
+
+void RunWriter::Rows(uint32_t group, uint64_t stripes, std::span<const RowWord> words) {
+  EPLOG_CHECK(group < geometry_.row_groups() && stripes != 0, "a row group of this array");
+  Appender out(out_);
+  out.Type(ItemType::kRows);
+  out.Varint(group);
+  out.U64(stripes);
+  for (uint64_t rest = stripes; rest != 0; rest &= rest - 1) {
+    const auto row = words.subspan(static_cast<size_t>(std::countr_zero(rest)) * geometry_.n,
+                                   geometry_.n);
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < geometry_.n; ++i) {
+      used |= uint64_t{row[i].word.is_zero() ? 0U : 1U} << i;
+    }
+    out.Varint(used);
+    for (const RowWord& word : row) {
+      if (!word.word.is_zero()) {
+        out.Varint(word.word.raw());
+        out.U32(word.crc);
+      }
+    }
   }
 }
 
@@ -396,12 +467,44 @@ void RunWriter::Extent(const ExtentItem& item) {
   out.Varint(item.logical);
 }
 
+void RunWriter::ExtentFreed(ExtentIndex extent) {
+  Appender out(out_);
+  out.Type(ItemType::kExtentFreed);
+  out.Varint(extent.value);
+}
+
+void RunWriter::AllVolumes() {
+  Appender(out_).Type(ItemType::kAllVolumes);
+}
+
 void RunWriter::End() {
   Appender(out_).Type(ItemType::kEnd);
 }
 
+// Items as long as `keep` bytes or more are there: then the next one is whole.
+Status RunDecoder::Parse(size_t keep) {
+  ItemReader reader(waiting_, geometry_, visitor_, words_);
+  while (!ended_ && reader.remaining() >= keep) {
+    EPLOG_TRY(reader.Read(ended_));
+  }
+  waiting_.erase(waiting_.begin(),
+                 waiting_.end() - static_cast<std::ptrdiff_t>(reader.remaining()));
+  return ended_ && !waiting_.empty() ? Status(Wrong("bytes after its end")) : OkStatus();
+}
+
+Status RunDecoder::Feed(std::span<const std::byte> bytes) {
+  waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  return Parse(kMaxRunItemBytes);
+}
+
+Status RunDecoder::Finish() {
+  return Parse(0);
+}
+
 Status DecodeRun(std::span<const std::byte> stream, const Geometry& geometry, RunVisitor& visitor) {
-  return RunReader(stream, geometry, visitor).ReadAll();
+  RunDecoder decoder(geometry, visitor);
+  EPLOG_TRY(decoder.Feed(stream));
+  return decoder.Finish();
 }
 
 }  // namespace eplog

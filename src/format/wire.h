@@ -225,6 +225,9 @@ enum class ItemType : uint8_t {
   kVolume = 3,
   kExtent = 4,
   kZeros = 5,
+  kRows = 6,
+  kExtentFreed = 7,
+  kAllVolumes = 8,
   kEnd = 255,
 };
 enum class ColumnMode : uint8_t { kRuns = 0, kRaw = 1 };

@@ -84,7 +84,7 @@ Task<Result<Json>> DaemonVerbs::Commit(Json /*request*/, ProgressSink progress) 
 }
 
 Task<Result<Json>> DaemonVerbs::Checkpoint(Json /*request*/, ProgressSink /*progress*/) {
-  Status status = co_await array_.Checkpoint();
+  Status status = co_await array_.Checkpoint(CheckpointKind::kAuto);
   EPLOG_CO_TRY(status);
   co_return Json();
 }

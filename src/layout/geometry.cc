@@ -66,7 +66,8 @@ Geometry LayOut(const GeometryRequest& request, uint32_t slots) {
                      ? (request.log_bytes - kSuperblockAreaBytes) / kBlockBytes
                      : 0;
   g.metadata_offset_bytes = kSuperblockAreaBytes;
-  g.metadata_blocks = 2 * g.max_checkpoint_blocks();
+  // Two full checkpoints, and half of one for incremental ones in between.
+  g.metadata_blocks = 2 * g.max_checkpoint_blocks() + g.max_checkpoint_blocks() / 2;
   g.ring_offset_bytes = g.metadata_offset_bytes + g.metadata_blocks * kBlockBytes;
   g.ring_blocks = ChooseRingBlocks(request, slots);
   g.slots_offset_bytes =

@@ -143,6 +143,8 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
     }
   }
   EPLOG_CHECK(stripes_[id].live != 0, "I6: a log stripe without a pending member is not live");
+  live_members_ += members.size();
+  ++live_records_;
   if (stripes_[id].zeros) {
     zeros_ += members.size();
   } else {
@@ -175,6 +177,7 @@ bool PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool 
 void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
   const bool zeros = stripes_[id].zeros;
   live_stripes_ -= zeros ? 0 : 1;
+  --live_records_;
   uint32_t at = stripes_[id].first;
   stripes_[id].first = kNone;
   while (at != kNone) {
@@ -183,6 +186,7 @@ void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
     free_member_ = at;
     at = member.next;
     zeros_ -= zeros ? 1 : 0;
+    --live_members_;
     if (member.word.has_slot()) {
       Hold(geometry_.SsdOf(member.chunk), member.word.slot(), false);
     }

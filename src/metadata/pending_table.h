@@ -101,6 +101,14 @@ class PendingTable {
   [[nodiscard]] uint64_t live_log_stripes() const { return live_stripes_; }
   // Chunks of trim records that are live.
   [[nodiscard]] uint64_t zeros() const { return zeros_; }
+  // Members of live log stripes, superseded or not, zeros too; and how many stripes these are.
+  [[nodiscard]] uint64_t live_members() const { return live_members_; }
+  [[nodiscard]] uint64_t live_records() const { return live_records_; }
+  // Walking the log stripes, dead ones too, from the oldest live one on; kNone at the end. A step
+  // is only taken from one that has not been reclaimed since.
+  [[nodiscard]] LogStripeId FirstLive() const { return oldest_live_; }
+  [[nodiscard]] LogStripeId Next(LogStripeId id) const { return stripes_[id].next; }
+  [[nodiscard]] bool IsLive(LogStripeId id) const { return stripes_[id].live != 0; }
   // Log stripes that died of overwriting alone, since this table was made.
   [[nodiscard]] uint64_t early_deaths() const { return early_deaths_; }
   [[nodiscard]] size_t memory_bytes() const;
@@ -155,6 +163,8 @@ class PendingTable {
   uint64_t pending_ = 0;
   uint64_t live_stripes_ = 0;  // that have log chunks
   uint64_t zeros_ = 0;
+  uint64_t live_members_ = 0;
+  uint64_t live_records_ = 0;
   uint64_t early_deaths_ = 0;
   std::deque<std::pair<uint64_t, LogStripeId>>
       dead_;  // superseding sequence (ascending), log stripe

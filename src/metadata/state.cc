@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "metadata/snapshot.h"
 
 namespace eplog {
 
@@ -126,6 +127,13 @@ bool State::CountsAreRight() const {
 
 void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotChanges& changes) {
   const RowWord old = rows.Get(stripe, index);
+  if (old == word) {
+    return;
+  }
+  if (snapshot_ != nullptr) {
+    snapshot_->BeforeRow(stripe);
+  }
+  changes_.rows.Set(stripe.value);
   rows.Set(stripe, index, word);
   if (index >= geometry_.k() && old.word.has_slot() != word.word.has_slot()) {
     uint8_t& note = notes_[stripe.value];
@@ -152,6 +160,9 @@ void State::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
       changes.freed.push_back({geometry_.SsdOf(member.chunk), member.word.slot()});
     }
   };
+  if (snapshot_ != nullptr) {
+    snapshot_->BeforeChunk(chunk);
+  }
   if (pending.Supersede(chunk, upto, by, commit, died)) {
     NoteSuperseded(geometry_.StripeOf(chunk));
   }
@@ -171,7 +182,24 @@ void State::FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& chang
   for (uint32_t s = first; s < first + geometry_.extent_stripes; ++s) {
     ZeroStripe(StripeIndex(s), sequence, changes);
   }
+  ChangeExtent(extent);
+  const Volume* owner = volumes.Find(volumes.OwnerOf(extent).volume);
+  changes_.volumes |= owner != nullptr && owner->deleting;  // it may go with this extent
   volumes.Free(extent);
+}
+
+void State::ChangeExtent(ExtentIndex extent) {
+  if (snapshot_ != nullptr) {
+    snapshot_->BeforeExtent(extent);
+  }
+  changes_.extents.Set(extent.value);
+}
+
+void State::Stable(uint64_t sequence) {
+  if (snapshot_ != nullptr) {
+    snapshot_->BeforeReclaim();
+  }
+  pending.Stable(sequence);
 }
 
 void State::ApplyTrim(const TrimRecord& record, const EntryHeader& entry, SlotChanges& changes) {
@@ -194,6 +222,8 @@ void State::ApplyTrim(const TrimRecord& record, const EntryHeader& entry, SlotCh
 }
 
 void State::ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes) {
+  changes_.volumes |= !std::holds_alternative<ExtentAssigned>(record) &&
+                      !std::holds_alternative<ExtentsFreed>(record);
   if (const auto* created = std::get_if<VolumeCreated>(&record)) {
     volumes.Create(created->id, created->name, created->size_bytes);
   } else if (const auto* resized = std::get_if<VolumeResized>(&record)) {
@@ -203,6 +233,7 @@ void State::ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChang
   } else if (const auto* deleted = std::get_if<VolumeDeleted>(&record)) {
     volumes.Delete(deleted->id);
   } else if (const auto* assigned = std::get_if<ExtentAssigned>(&record)) {
+    ChangeExtent(assigned->extent);
     volumes.Assign(assigned->id, assigned->logical, assigned->extent);
   } else if (const auto* extents = std::get_if<ExtentsFreed>(&record)) {
     for (uint32_t i = 0; i < extents->count; ++i) {
@@ -255,159 +286,6 @@ void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& 
     }
     place += geometry_.chunk_blocks();
   }
-}
-
-std::vector<std::byte> EncodeState(const State& state) {
-  std::vector<std::byte> out;
-  RunWriter writer(state.geometry(), out);
-  for (const auto& [id, volume] : state.volumes.all()) {
-    writer.Volume({volume.id, volume.size_bytes, volume.deleting, volume.name});
-  }
-  for (uint32_t i = 0; i < state.geometry().extents(); ++i) {
-    const VolumeTable::Owner owner = state.volumes.OwnerOf(ExtentIndex(i));
-    if (owner.volume.value != 0) {
-      writer.Extent({ExtentIndex(i), owner.volume, owner.logical});
-    }
-  }
-  for (uint32_t group = 0; group < state.rows.groups(); ++group) {
-    const auto words = state.rows.Group(group);
-    const auto used = [](const RowWord& word) { return !word.word.is_zero(); };
-    if (std::any_of(words.begin(), words.end(), used)) {
-      writer.RowGroup(group, words);
-    }
-  }
-  state.pending.ForEachLive([&](LogStripeId id) {
-    const LogStripeView view = state.pending.View(id);
-    if (view.zeros) {
-      ZerosItem zeros{view.sequence, view.place, view.members.front().chunk,
-                      static_cast<uint32_t>(view.members.size()), 0};
-      for (size_t i = 0; i < view.members.size(); ++i) {
-        zeros.superseded |= (view.superseded[i] ? 1U : 0U) << i;
-      }
-      writer.Zeros(zeros);
-      return true;
-    }
-    LogStripeItem item;
-    item.sequence = view.sequence;
-    item.place = view.place;
-    for (size_t i = 0; i < view.members.size(); ++i) {
-      const LogStripeMember& member = view.members[i];
-      item.members.push_back({member.chunk, member.word, member.crc, view.superseded[i]});
-    }
-    item.log_crcs.assign(view.log_crcs.begin(), view.log_crcs.begin() + state.geometry().m);
-    writer.LogStripe(item);
-    return true;
-  });
-  writer.End();
-  return out;
-}
-
-namespace {
-
-// Fills a fresh state; contradictions are remembered, since a checkpoint comes from a disk.
-class StateLoader final : public RunVisitor {
- public:
-  explicit StateLoader(State& state) : state_(state) {}
-  [[nodiscard]] bool consistent() const { return consistent_; }
-
-  void RowGroup(uint32_t group, std::span<const RowWord> words) override {
-    state_.rows.SetGroup(group, words);
-  }
-
-  void LogStripe(const LogStripeItem& item) override {
-    std::vector<LogStripeMember> members;
-    std::vector<bool> superseded;
-    bool live = false;
-    for (const auto& member : item.members) {
-      members.push_back({member.chunk, member.word, member.crc});
-      superseded.push_back(member.superseded);
-      live |= !member.superseded;
-      const bool twice = !member.superseded && state_.pending.Find(member.chunk).has_value();
-      const bool held =
-          member.word.has_slot() &&
-          state_.pending.Holds(state_.geometry().SsdOf(member.chunk), member.word.slot());
-      consistent_ = consistent_ && !twice && !held;
-    }
-    consistent_ = consistent_ && live;
-    if (consistent_) {
-      state_.pending.Add(item.sequence, item.place, members, item.log_crcs, &superseded);
-    }
-  }
-
-  void Zeros(const ZerosItem& item) override {
-    std::vector<LogStripeMember> members;
-    std::vector<bool> superseded;
-    bool live = false;
-    for (uint32_t i = 0; i < item.count; ++i) {
-      members.push_back({ChunkIndex(item.first.value + i), {}, 0});
-      superseded.push_back((item.superseded >> i & 1) != 0);
-      live |= !superseded.back();
-      const bool twice = !superseded.back() && state_.pending.Find(members.back().chunk).has_value();
-      consistent_ = consistent_ && !twice;
-    }
-    consistent_ = consistent_ && live;
-    if (consistent_) {
-      state_.pending.Add(item.sequence, item.place, members, {}, &superseded);
-    }
-  }
-
-  void Volume(const VolumeItem& item) override {
-    const bool taken = state_.volumes.Find(item.id) != nullptr ||
-                       (!item.deleting && state_.volumes.FindByName(item.name) != nullptr);
-    consistent_ = consistent_ && !taken;
-    if (!consistent_) {
-      return;
-    }
-    if (item.deleting) {
-      deleting_.push_back(item);
-      return;
-    }
-    state_.volumes.Create(item.id, item.name, item.size_bytes);
-  }
-
-  void Extent(const ExtentItem& item) override { extents_.push_back(item); }
-
-  void Finish() {
-    for (const VolumeItem& item : deleting_) {
-      // Its name may be in use again: it gets one that no volume can have.
-      consistent_ = consistent_ && state_.volumes.Find(item.id) == nullptr;
-      if (consistent_) {
-        state_.volumes.Create(item.id, "/" + std::to_string(item.id.value), item.size_bytes);
-      }
-    }
-    for (const ExtentItem& item : extents_) {
-      const auto* volume = state_.volumes.Find(item.volume);
-      consistent_ = consistent_ && volume != nullptr && !volume->extents.Get(item.logical) &&
-                    state_.volumes.OwnerOf(item.extent).volume.value == 0;
-      if (consistent_) {
-        state_.volumes.Assign(item.volume, item.logical, item.extent);
-      }
-    }
-    for (const VolumeItem& item : deleting_) {
-      if (consistent_) {
-        state_.volumes.Delete(item.id);
-      }
-    }
-    state_.CountAnew();
-  }
-
- private:
-  State& state_;
-  bool consistent_ = true;
-  std::vector<VolumeItem> deleting_;
-  std::vector<ExtentItem> extents_;
-};
-
-}  // namespace
-
-Status DecodeState(std::span<const std::byte> stream, State& state) {
-  StateLoader loader(state);
-  EPLOG_TRY(DecodeRun(stream, state.geometry(), loader));
-  loader.Finish();
-  if (!loader.consistent()) {
-    return Fail(ErrorCode::kCorrupt, "the checkpoint contradicts itself");
-  }
-  return OkStatus();
 }
 
 }  // namespace eplog

@@ -11,6 +11,7 @@
 #include "format/checkpoint.h"
 #include "format/entry.h"
 #include "layout/geometry.h"
+#include "metadata/dirty_map.h"
 #include "metadata/pending_table.h"
 #include "metadata/row_table.h"
 #include "metadata/volume_table.h"
@@ -31,6 +32,16 @@ struct SlotChanges {
   std::vector<SsdSlot> kept;
 };
 
+// What has changed since the changes were last taken: what an incremental checkpoint holds, next to
+// all that is pending.
+struct Changes {
+  DirtyMap rows;     // by stripe
+  DirtyMap extents;
+  bool volumes = false;
+};
+
+class Snapshot;
+
 class State {
  public:
   explicit State(const Geometry& geometry);
@@ -49,6 +60,10 @@ class State {
   // Applies one entry, in the order of the log, and appends to `changes`.
   void Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken);
   void Apply(const EntryHeader& entry, SlotChanges& changes) { Apply(entry, changes, Broken()); }
+
+  // Everything up to `sequence` is stable (PendingTable::Stable).
+  void Stable(uint64_t sequence);
+  [[nodiscard]] const Changes& changes() const { return changes_; }
 
   // Where a chunk's latest version lies: its pending version, or its row's word.
   [[nodiscard]] RowWord Latest(ChunkIndex chunk) const;
@@ -82,6 +97,8 @@ class State {
   }
 
  private:
+  friend class Snapshot;
+  void ChangeExtent(ExtentIndex extent);
   void ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes);
   void ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
                 SlotChanges& changes);
@@ -102,12 +119,9 @@ class State {
   std::vector<uint8_t> notes_;
   uint64_t pending_stripes_ = 0;
   std::array<uint32_t, kMaxSsds> owed_{};
+  Changes changes_;
+  Snapshot* snapshot_ = nullptr;  // being encoded: told of every change before it is made
 };
-
-// The whole state as the stream of a full run (format/checkpoint.h).
-std::vector<std::byte> EncodeState(const State& state);
-// Into a fresh state. kCorrupt if the stream is damaged or contradicts itself.
-Status DecodeState(std::span<const std::byte> stream, State& state);
 
 template <typename Visit>
 void State::ForEachSlot(Visit&& visit) const {

@@ -74,7 +74,7 @@ TEST_P(ArrayGeometry, RandomWritesSurviveKillCommitCheckpointAndRestart) {
   EXPECT_EQ(test.array->GetStatus().pending_chunks, 0U);
   verify("after a commit");
   scribble(30);
-  ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint()).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint(CheckpointKind::kFull)).ok());
   scribble(10);
   verify("after a checkpoint");
   ASSERT_TRUE(test.Close().ok());

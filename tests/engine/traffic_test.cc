@@ -176,7 +176,7 @@ TEST(Traffic, ClassesAddUpThroughCommitCheckpointAndReopening) {
     }
     ExpectClassesAddUp(test, 8, 2);
     ASSERT_TRUE(RunTask(test.loop, test.array->Commit({})).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint()).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint(CheckpointKind::kFull)).ok());
     ExpectClassesAddUp(test, 8, 2);
     if (life == 1) {
       test.Kill();

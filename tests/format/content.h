@@ -328,6 +328,9 @@ inline std::vector<RowWord> AnyRowGroup(Random& random, const Geometry& g, uint3
 // What a visitor was given, to compare with what was written.
 struct RunContent final : RunVisitor {
   std::vector<std::pair<uint32_t, std::vector<RowWord>>> groups;
+  std::vector<std::pair<uint32_t, std::vector<RowWord>>> rows;  // of single stripes
+  std::vector<ExtentIndex> freed;
+  bool all_volumes = false;
   std::vector<LogStripeItem> log_stripes;
   std::vector<ZerosItem> zeros;
   std::vector<VolumeItem> volumes;
@@ -336,13 +339,19 @@ struct RunContent final : RunVisitor {
   void RowGroup(uint32_t group, std::span<const RowWord> words) override {
     groups.emplace_back(group, std::vector<RowWord>(words.begin(), words.end()));
   }
+  void Row(StripeIndex stripe, std::span<const RowWord> words) override {
+    rows.emplace_back(stripe.value, std::vector<RowWord>(words.begin(), words.end()));
+  }
+  void ExtentFreed(ExtentIndex extent) override { freed.push_back(extent); }
+  void AllVolumes() override { all_volumes = true; }
   void LogStripe(const LogStripeItem& item) override { log_stripes.push_back(item); }
   void Zeros(const ZerosItem& item) override { zeros.push_back(item); }
   void Volume(const VolumeItem& item) override { volumes.push_back(item); }
   void Extent(const ExtentItem& item) override { extents.push_back(item); }
 
   bool operator==(const RunContent& other) const {
-    return groups == other.groups && log_stripes == other.log_stripes && zeros == other.zeros &&
+    return groups == other.groups && rows == other.rows && freed == other.freed &&
+           all_volumes == other.all_volumes && log_stripes == other.log_stripes && zeros == other.zeros &&
            volumes == other.volumes &&
            extents == other.extents;
   }
@@ -357,7 +366,23 @@ inline RunContent AnyRun(Random& random, const Geometry& g, size_t most) {
     content.extents.push_back({ExtentIndex(static_cast<uint32_t>(random.Below(g.extents()))), id,
                                static_cast<uint32_t>(AnyMagnitude(random))});
   }
+  content.all_volumes = random.OneIn(2);
+  for (uint64_t i = random.Below(most + 1); i != 0; --i) {
+    content.freed.emplace_back(static_cast<uint32_t>(random.Below(g.extents())));
+  }
   constexpr uint32_t kDisorder[] = {0, 4, 64, 256};
+  for (uint64_t i = random.Below(most + 1); i != 0; --i) {
+    const auto group = static_cast<uint32_t>(AnyBelow(random, g.row_groups()));
+    const auto words = AnyRowGroup(random, g, group, kDisorder[random.Below(4)]);
+    const uint64_t keep = random.Next() & random.Next() & random.Next();
+    for (uint32_t s = 0; s < words.size() / g.n; ++s) {
+      if ((keep >> s & 1) != 0) {
+        const auto row = std::span(words).subspan(size_t{s} * g.n, g.n);
+        content.rows.emplace_back(group * kRowGroupStripes + s,
+                                  std::vector<RowWord>(row.begin(), row.end()));
+      }
+    }
+  }
   for (uint64_t i = random.Below(most + 1); i != 0; --i) {
     const auto group = static_cast<uint32_t>(AnyBelow(random, g.row_groups()));
     content.groups.emplace_back(group, AnyRowGroup(random, g, group, kDisorder[random.Below(4)]));
@@ -388,9 +413,34 @@ inline RunContent AnyRun(Random& random, const Geometry& g, size_t most) {
   return content;
 }
 
+// Rows that follow each other in a group and ascend go into one item.
+inline void WriteRows(const RunContent& content, const Geometry& g, RunWriter& writer) {
+  for (size_t i = 0; i < content.rows.size();) {
+    const uint32_t group = content.rows[i].first / kRowGroupStripes;
+    std::vector<RowWord> words(size_t{kRowGroupStripes} * g.n);
+    uint64_t mask = 0;
+    while (i < content.rows.size() && content.rows[i].first / kRowGroupStripes == group &&
+           mask >> (content.rows[i].first % kRowGroupStripes) == 0) {
+      const uint32_t at = content.rows[i].first % kRowGroupStripes;
+      std::copy(content.rows[i].second.begin(), content.rows[i].second.end(),
+                words.begin() + static_cast<std::ptrdiff_t>(size_t{at} * g.n));
+      mask |= uint64_t{1} << at;
+      ++i;
+    }
+    writer.Rows(group, mask, words);
+  }
+}
+
 inline std::vector<std::byte> Encoded(const RunContent& content, const Geometry& g) {
   std::vector<std::byte> stream;
   RunWriter writer(g, stream);
+  if (content.all_volumes) {
+    writer.AllVolumes();
+  }
+  WriteRows(content, g, writer);
+  for (const ExtentIndex extent : content.freed) {
+    writer.ExtentFreed(extent);
+  }
   for (const VolumeItem& item : content.volumes) {
     writer.Volume(item);
   }

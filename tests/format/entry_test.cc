@@ -51,6 +51,9 @@ TEST_P(EntryHeaderOf, RandomContentComesBackWithinTheBounds) {
     for (const auto& record : header.volumes) {
       bound += MaxRecordBytes(record);
     }
+    for (const auto& record : header.trims) {
+      bound += MaxRecordBytes(record);
+    }
     for (const auto& record : header.rows) {
       ASSERT_LE(MaxRecordBytes(record), MaxRowRecordBytes(record.changes.size()));
       bound += MaxRecordBytes(record);
@@ -287,9 +290,41 @@ std::vector<std::byte> WithRecords(std::initializer_list<unsigned> records) {
   return bytes;
 }
 
+TEST(EntryHeader, TrimsOutOfRangeOrOfTheSameChunkAsAnotherRecordAreRefused) {
+  const Geometry g = Small();
+  const auto accepts = [&](std::vector<TrimRecord> trims, std::vector<RowRecord> rows = {}) {
+    EntryHeader header;
+    header.sequence = 100;
+    header.trims = std::move(trims);
+    header.rows = std::move(rows);
+    const auto decoded = Decoded(Encoded(header), g);
+    return decoded.ok() && *decoded == header;
+  };
+  const uint32_t k = g.k();
+  const StripeIndex last(g.stripes - 1);
+  EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(0), g.stripes}}));
+  EXPECT_FALSE(accepts({StripesTrimmed{last, 2}}));
+  EXPECT_FALSE(accepts({StripesTrimmed{last, 0}}));
+  EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(g.stripes), 1}}));
+  EXPECT_TRUE(accepts({ChunksTrimmed{g.Chunk(last, 0), k}}));
+  EXPECT_FALSE(accepts({ChunksTrimmed{g.Chunk(last, 0), 0}}));
+  EXPECT_FALSE(accepts({ChunksTrimmed{g.Chunk(StripeIndex(0), 1), k}})) << "beyond its stripe";
+  EXPECT_FALSE(accepts({ChunksTrimmed{ChunkIndex(g.data_chunks()), 1}}));
+  // Twice the same.
+  EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(1), 2}, StripesTrimmed{StripeIndex(3), 1}}));
+  EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(1), 2}, StripesTrimmed{StripeIndex(2), 1}}));
+  EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(1), 2},
+                       ChunksTrimmed{g.Chunk(StripeIndex(3), 0), 1}}));
+  EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(1), 2},
+                        ChunksTrimmed{g.Chunk(StripeIndex(2), k - 1), 1}}));
+  const RowRecord row = {StripeIndex(2), {{static_cast<uint8_t>(g.n - 1), SlotWord::Absent(), 1, 0}}};
+  EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(0), 2}}, {row}));
+  EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(0), 3}}, {row}));
+}
+
 TEST(EntryHeader, UnknownRecordsAndFlagsAreUnsupported) {
   const Geometry g = Small();
-  for (const unsigned type : {0U, 3U, 4U, 5U, 12U, 13U, 255U}) {
+  for (const unsigned type : {0U, 3U, 12U, 13U, 255U}) {
     const auto refused = Decoded(WithRecords({type, 1, 1}), g);
     EXPECT_TRUE(FailsWith(refused, ErrorCode::kUnsupported)) << type;
   }

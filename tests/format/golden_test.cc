@@ -129,6 +129,17 @@ EntryHeader GoldenFullEntry() {
   return header;
 }
 
+// A partial trim and trimmed stripes.
+EntryHeader GoldenTrimEntry() {
+  EntryHeader header;
+  header.epoch = {4, 0x4444444444444444};
+  header.sequence = 1235;
+  header.mark = 1234;
+  header.place = 5002;
+  header.trims = {ChunksTrimmed{ChunkIndex(1001), 1}, StripesTrimmed{StripeIndex(600), 64}};
+  return header;
+}
+
 CheckpointRoot GoldenRoot() {
   CheckpointRoot root;
   root.epoch = {4, 0x4444444444444444};
@@ -171,6 +182,19 @@ RunContent GoldenRun() {
   return run;
 }
 
+// What changed: an incremental run.
+RunContent GoldenChanges() {
+  RunContent run;
+  run.all_volumes = true;
+  run.volumes = {{VolumeId(2), 3 << 20, false, "volume"}};
+  run.freed = {ExtentIndex(128)};
+  run.rows = {{130, {RowWord{SlotWord::At(SlotIndex(7)), 0x11223344}, RowWord{},
+                     RowWord{SlotWord::Absent(), 0x55667788}}},
+              {131, std::vector<RowWord>(3)}};
+  run.zeros = {{1235, 5002, ChunkIndex(1000), 2, 0b01}};
+  return run;
+}
+
 TEST(Golden, Superblock) {
   const Superblock sb = GoldenSuperblock();
   std::vector<std::byte> bytes(kSuperblockCopyBytes);
@@ -183,7 +207,8 @@ TEST(Golden, Superblock) {
 
 TEST(Golden, Entries) {
   const std::pair<const char*, EntryHeader> entries[] = {{"entry_lone.bin", GoldenLoneEntry()},
-                                                         {"entry_full.bin", GoldenFullEntry()}};
+                                                         {"entry_full.bin", GoldenFullEntry()},
+                                                         {"entry_trim.bin", GoldenTrimEntry()}};
   for (const auto& [name, header] : entries) {
     const auto bytes = Encoded(header);
     ExpectGolden(bytes, name);
@@ -222,12 +247,16 @@ TEST(Golden, RootPage) {
 }
 
 TEST(Golden, Run) {
-  const auto bytes = Encoded(GoldenRun(), GoldenGeometry());
-  ExpectGolden(bytes, "run.bin");
-  RunContent back;
-  const Status status = DecodeRun(bytes, GoldenGeometry(), back);
-  ASSERT_TRUE(status.ok()) << status.error().message;
-  EXPECT_EQ(back, GoldenRun());
+  const std::pair<const char*, RunContent> runs[] = {{"run.bin", GoldenRun()},
+                                                     {"run_changes.bin", GoldenChanges()}};
+  for (const auto& [name, content] : runs) {
+    const auto bytes = Encoded(content, GoldenGeometry());
+    ExpectGolden(bytes, name);
+    RunContent back;
+    const Status status = DecodeRun(bytes, GoldenGeometry(), back);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(back, content);
+  }
 }
 
 // In docs/format.md a line "<!-- golden: NAME -->" says that the hex dump below it shows that

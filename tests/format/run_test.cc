@@ -49,6 +49,16 @@ class BoundsVisitor final : public RunVisitor {
       ASSERT_TRUE(!word.word.is_zero() || word.crc == 0);
     }
   }
+  void Row(StripeIndex stripe, std::span<const RowWord> words) override {
+    ASSERT_LT(stripe.value, g_.stripes);
+    ASSERT_EQ(words.size(), g_.n);
+    for (const RowWord& word : words) {
+      ASSERT_TRUE(!word.word.has_slot() || word.word.slot().value < g_.slots);
+      ASSERT_TRUE(!word.word.is_zero() || word.crc == 0);
+    }
+  }
+  void ExtentFreed(ExtentIndex extent) override { ASSERT_LT(extent.value, g_.extents()); }
+  void AllVolumes() override {}
   void LogStripe(const LogStripeItem& item) override {
     ASSERT_TRUE(!item.members.empty() && item.members.size() <= g_.n);
     ASSERT_EQ(item.log_crcs.size(), g_.m);
@@ -83,6 +93,24 @@ TEST_P(RunOf, DamagedStreamsStayInBounds) {
     BoundsVisitor visitor(g_);
     static_cast<void>(DecodeRun(stream, g_, visitor));
     ASSERT_FALSE(HasFatalFailure());
+  }
+}
+
+TEST_P(RunOf, PiecesOfAnySizeDecodeAlike) {
+  Random random(57);
+  for (int i = 0; i < 100; ++i) {
+    const RunContent content = AnyRun(random, g_, 6);
+    const auto stream = Encoded(content, g_);
+    RunContent back;
+    RunDecoder decoder(g_, back);
+    std::span<const std::byte> rest(stream);
+    while (!rest.empty()) {
+      const size_t piece = std::min<size_t>(rest.size(), 1 + AnyBelow(random, rest.size()));
+      ASSERT_TRUE(decoder.Feed(rest.first(piece)).ok());
+      rest = rest.subspan(piece);
+    }
+    ASSERT_TRUE(decoder.Finish().ok());
+    ASSERT_EQ(back, content);
   }
 }
 
@@ -145,7 +173,7 @@ TEST(Run, ItemsOutOfRangeAreRefused) {
 TEST(Run, UnknownItemsAreUnsupportedAndUnknownModesAreNot) {
   const Geometry g = MakeGeometry(3, 1);
   RunContent ignored;
-  for (const unsigned type : {0U, 5U, 254U}) {
+  for (const unsigned type : {0U, 9U, 254U}) {
     const std::vector<std::byte> stream = {static_cast<std::byte>(type), std::byte{255}};
     EXPECT_TRUE(FailsWith(DecodeRun(stream, g, ignored), ErrorCode::kUnsupported));
   }
@@ -207,7 +235,11 @@ class WorstCase {
       const RowWord word = {SlotWord::At(SlotIndex(g_.slots - 1 - s % 2 * 2)), 1};
       std::fill_n(words.begin() + static_cast<std::ptrdiff_t>(size_t{s} * g_.n), g_.n, word);
     }
-    return SizeOf([&](RunWriter& writer) { writer.RowGroup(group, words); });
+    const uint64_t lone = SizeOf([&](RunWriter& writer) {
+      writer.Rows(group, (uint64_t{1} << std::min<uint32_t>(RunWriter::kMostLoneRows, stripes)) - 1,
+                  words);
+    });
+    return std::max(lone, SizeOf([&](RunWriter& writer) { writer.RowGroup(group, words); }));
   }
 
   uint64_t Rows() const {

@@ -317,7 +317,7 @@ Task<Status> FakeArray::Commit(Progress progress) {
   co_return OkStatus();
 }
 
-Task<Status> FakeArray::Checkpoint() {
+Task<Status> FakeArray::Checkpoint(CheckpointKind /*kind*/) {
   const Running running(in_flight_);
   Status begun = co_await Begin({Op::kCheckpoint, VolumeId(0), 0, 0});
   co_return begun;

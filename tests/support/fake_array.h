@@ -85,7 +85,7 @@ class FakeArray final : public Array {
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
-  Task<Status> Checkpoint() override;
+  Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
 

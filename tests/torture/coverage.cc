@@ -41,6 +41,8 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   recovery_cut_entries += hooks.recovery_cut_entries;
   recovery_checkpoints += hooks.recovery_checkpoints;
   decoded_chunks += hooks.decoded_chunks;
+  full_checkpoints += hooks.full_checkpoints_written;
+  incremental_checkpoints += hooks.incremental_checkpoints_written;
   space_waits += hooks.space_waits;
 }
 
@@ -96,6 +98,8 @@ std::string Coverage::ToString() const {
       {"entries cut", recovery_cut_entries},
       {"recovery checkpoints", recovery_checkpoints},
       {"chunks decoded", decoded_chunks},
+      {"full checkpoints", full_checkpoints},
+      {"incremental checkpoints", incremental_checkpoints},
       {"waits for space", space_waits},
   };
   for (const auto& [name, value] : lines) {

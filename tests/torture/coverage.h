@@ -45,6 +45,8 @@ struct Coverage {
   uint64_t recovery_cut_entries = 0;
   uint64_t recovery_checkpoints = 0;
   uint64_t decoded_chunks = 0;
+  uint64_t full_checkpoints = 0;
+  uint64_t incremental_checkpoints = 0;
   uint64_t space_waits = 0;
 
   void AddEngine(const EngineHooks& hooks);

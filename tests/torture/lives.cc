@@ -136,7 +136,7 @@ void World::Live() {
 
 // The crash point was not reached: do what makes rare I/O, then strike at the next I/O of any kind.
 void World::EndByCrash() {
-  machine_->loop().Spawn(work_->Checkpoint());
+  machine_->loop().Spawn(work_->Checkpoint(CheckpointKind::kAuto));
   work_->set_operations(40);
   work_->Spawn(plan_.width);
   const Driven first =

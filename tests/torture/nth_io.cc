@@ -196,7 +196,7 @@ Task<void> Run::FirstLife() {
   co_await commit;
   Task<void> again = Write("a", stripe, chunk);
   co_await again;
-  Task<void> checkpoint = work_->Checkpoint();
+  Task<void> checkpoint = work_->Checkpoint(CheckpointKind::kIncremental);
   co_await checkpoint;
   Task<void> volumes = Volumes();
   co_await volumes;

@@ -59,6 +59,7 @@ struct SeedPlan {
   // Free choices of the engine (EngineHooks).
   bool lowest_slot_first = false;
   uint32_t headers_a_ring_block = 0;
+  bool incremental_checkpoints = false;
 
   uint32_t width = 1;              // requests at once
   uint64_t operations = 500;       // at least

@@ -247,7 +247,9 @@ Task<void> Workload::RunOp(Op op) {
       task = Commit();
       break;
     case Op::kCheckpoint:
-      task = Checkpoint();
+      task = Checkpoint(scene_.random.OneIn(3)   ? CheckpointKind::kFull
+                        : scene_.random.OneIn(2) ? CheckpointKind::kIncremental
+                                                 : CheckpointKind::kAuto);
       break;
     case Op::kCreateVolume:
     case Op::kDeleteVolume:

@@ -31,7 +31,9 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "log-freed-early",
                                                         "checkpoint-unstable",
                                                         "flush-dropped",
-                                                        "trim-frees-at-once"};
+                                                        "trim-frees-at-once",
+                                                        "no-pendings",
+                                                        "runs-out-of-order"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

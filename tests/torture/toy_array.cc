@@ -92,7 +92,7 @@ class ToyArray final : public Array {
   Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) override;
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
-  Task<Status> Checkpoint() override;
+  Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
 
@@ -476,7 +476,7 @@ Task<Status> ToyArray::Commit(Progress /*progress*/) {
   co_return status;
 }
 
-Task<Status> ToyArray::Checkpoint() {
+Task<Status> ToyArray::Checkpoint(CheckpointKind /*kind*/) {
   Task<Status> task = FlushAll();
   const Status status = co_await task;
   co_return status;

@@ -177,12 +177,12 @@ Task<void> Workload::Commit() {
   Answer("a commit", status, false);
 }
 
-Task<void> Workload::Checkpoint() {
+Task<void> Workload::Checkpoint(CheckpointKind kind) {
   ++scene_.coverage.checkpoints;
   Trace("checkpoint");
   // A checkpoint of the state when called, which counts on return: more than a flush of everything.
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
-  Task<Status> task = array_.Checkpoint();
+  Task<Status> task = array_.Checkpoint(kind);
   const Status status = co_await task;
   if (status.ok()) {
     oracle_.EndFlush(token, true);

@@ -62,7 +62,7 @@ class Workload {
   Task<void> Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> FlushAll();
   Task<void> Commit();
-  Task<void> Checkpoint();
+  Task<void> Checkpoint(CheckpointKind kind);
   Task<void> CreateVolume(std::string name, uint64_t size_bytes);
   Task<void> ResizeVolume(VolumeKey key, uint64_t size_bytes);
   Task<void> RenameVolume(VolumeKey key, std::string name, VolumeKey victim);

@@ -1,0 +1,247 @@
+#include "engine/checkpoint_loader.h"
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "metadata/state_loader.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kBatchBlocks = 256;  // pages read at once
+constexpr size_t kBatchesAhead = 4;     // read while earlier ones are decoded
+
+struct Pages {
+  PageHeader first;
+  uint64_t blocks = 0;
+  uint64_t ssd_mask = 0;
+};
+
+bool InArea(const Geometry& g, const Pages& pages) {
+  return pages.blocks != 0 && pages.first.block < g.metadata_blocks &&
+         pages.blocks <= g.metadata_blocks;
+}
+
+PageHeader HeaderOf(const Geometry& g, const Pages& pages, uint64_t index) {
+  PageHeader header = pages.first;
+  header.block = (pages.first.block + index) % g.metadata_blocks;
+  header.index = static_cast<uint32_t>(index);
+  return header;
+}
+
+// The payload of a page, if it is the one that belongs here.
+std::optional<std::span<const std::byte>> Payload(const Core& core, std::span<const std::byte> page,
+                                                  PageHeader expected) {
+  const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
+  if (!header.ok()) {
+    return std::nullopt;
+  }
+  expected.payload_bytes = header->payload_bytes;
+  if (*header != expected) {
+    return std::nullopt;
+  }
+  return page.subspan(kPageHeaderBytes, header->payload_bytes);
+}
+
+// Reads pages in large pieces from one SSD, some ahead of who takes them.
+class PageStream {
+ public:
+  PageStream(Core& core, const Pages& pages)
+      : core_(core),
+        pages_(pages),
+        live_(pages.ssd_mask & core.members.live_mask()),
+        group_(core.loop) {}
+
+  // Until no read is on its way. Before this object goes.
+  Task<void> Drain() {
+    Task<Status> all = group_.Wait();
+    const Status status = co_await all;
+    static_cast<void>(status);
+  }
+
+  // The payloads of the next pages, one after the other, into `out`. False at the end.
+  Task<Result<bool>> Next(std::vector<std::byte>& out) {
+    out.clear();
+    if (taken_ == pages_.blocks) {
+      co_return false;
+    }
+    if (live_ == 0 || !InArea(core_.geometry, pages_)) {
+      co_return Fail(ErrorCode::kCorrupt, "no SSD that holds the newest checkpoint is there");
+    }
+    ReadAhead();
+    while (!ahead_.front()->done) {
+      Task<void> below = group_.WaitBelow(group_.running());
+      co_await below;
+    }
+    const std::unique_ptr<Batch> batch = std::move(ahead_.front());
+    ahead_.pop_front();
+    ReadAhead();
+    for (uint64_t i = 0; i < batch->count; ++i) {
+      const auto page = batch->buffer.span().subspan(i * kBlockBytes, kBlockBytes);
+      const PageHeader expected = HeaderOf(core_.geometry, pages_, batch->first + i);
+      auto payload = batch->readable ? Payload(core_, page, expected) : std::nullopt;
+      if (!payload) {
+        Task<bool> reading = ReadElsewhere(expected, page);
+        const bool found = co_await reading;
+        payload = found ? Payload(core_, page, expected) : std::nullopt;
+      }
+      if (!payload) {
+        co_return Fail(ErrorCode::kCorrupt,
+                       "a page of the newest checkpoint cannot be read from any SSD");
+      }
+      out.insert(out.end(), payload->begin(), payload->end());
+    }
+    taken_ += batch->count;
+    co_return true;
+  }
+
+ private:
+  struct Batch {
+    uint64_t first = 0;  // index of its first page
+    uint64_t count = 0;
+    Buffer buffer;
+    bool readable = false;
+    bool done = false;
+  };
+
+  void ReadAhead() {
+    while (ahead_.size() < kBatchesAhead && asked_ < pages_.blocks) {
+      auto batch = std::make_unique<Batch>();
+      const uint64_t block = HeaderOf(core_.geometry, pages_, asked_).block;
+      batch->first = asked_;
+      batch->count = std::min({kBatchBlocks, pages_.blocks - asked_,
+                               core_.geometry.metadata_blocks - block});
+      batch->buffer = core_.pool.Get(batch->count * kBlockBytes);
+      asked_ += batch->count;
+      ahead_.push_back(std::move(batch));
+      group_.Start(Read(*ahead_.back(), block));
+    }
+  }
+
+  Task<Status> Read(Batch& batch, uint64_t block) {
+    const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(live_)));
+    Task<Status> read = core_.members.ReadBytes(ssd, core_.geometry.MetadataOffset(block),
+                                                batch.buffer.span());
+    const Status status = co_await read;
+    batch.readable = status.ok();
+    batch.done = true;
+    co_return OkStatus();
+  }
+
+  // One page from whichever SSD has it.
+  Task<bool> ReadElsewhere(PageHeader expected, std::span<std::byte> page) {
+    for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+      if ((live_ >> i & 1) == 0) {
+        continue;
+      }
+      Task<Status> read = core_.members.ReadBytes(
+          DeviceIndex(i), core_.geometry.MetadataOffset(expected.block), page);
+      const Status status = co_await read;
+      if (status.ok() && Payload(core_, page, expected)) {
+        co_return true;
+      }
+      core_.members.CountCorrupt(DeviceIndex(i));
+    }
+    co_return false;
+  }
+
+  Core& core_;
+  const Pages pages_;
+  const uint64_t live_;
+  TaskGroup group_;
+  std::deque<std::unique_ptr<Batch>> ahead_;
+  uint64_t asked_ = 0;
+  uint64_t taken_ = 0;
+};
+
+tl::unexpected<Error> WrongCrc() {
+  return Fail(ErrorCode::kCorrupt, "the newest checkpoint is damaged: its checksum is wrong");
+}
+
+Task<Status> ReadRun(PageStream& stream, const RunDescriptor& run, RunDecoder& decoder) {
+  std::vector<std::byte> piece;
+  uint32_t crc = 0;
+  while (true) {
+    Task<Result<bool>> reading = stream.Next(piece);
+    const Result<bool> more = co_await reading;
+    if (!more.ok()) {
+      Error error = more.error();
+      co_return Fail(std::move(error));
+    }
+    if (!*more) {
+      break;
+    }
+    crc = Crc32c(piece, crc);
+    Status fed = decoder.Feed(piece);
+    EPLOG_CO_TRY(fed);
+  }
+  if (crc != run.stream_crc) {
+    co_return WrongCrc();
+  }
+  co_return decoder.Finish();
+}
+
+Task<Status> LoadRun(Core& core, const RunDescriptor& run, StateLoader& loader) {
+  Pages pages;
+  pages.first = {PageKind::kRun, run.generation, run.random, run.first_block, 0, 0};
+  pages.blocks = run.blocks;
+  pages.ssd_mask = run.ssd_mask;
+  PageStream stream(core, pages);
+  RunDecoder decoder(core.geometry, loader);
+  Task<Status> reading = ReadRun(stream, run, decoder);
+  const Status status = co_await reading;
+  Task<void> draining = stream.Drain();
+  co_await draining;
+  co_return status;
+}
+
+Task<Result<CheckpointRoot>> LoadRoot(Core& core, const CheckpointPointer& pointer) {
+  Pages pages;
+  pages.first = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
+  pages.blocks = pointer.root_blocks;
+  pages.ssd_mask = pointer.ssd_mask;
+  PageStream stream(core, pages);
+  std::vector<std::byte> bytes;
+  Task<Result<bool>> reading = stream.Next(bytes);
+  const Result<bool> read = co_await reading;
+  Task<void> draining = stream.Drain();
+  co_await draining;
+  if (!read.ok()) {
+    Error error = read.error();
+    co_return Fail(std::move(error));
+  }
+  if (Crc32c(bytes) != pointer.root_crc) {
+    co_return WrongCrc();
+  }
+  co_return DecodeRoot(bytes);
+}
+
+}  // namespace
+
+Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
+                                            State& state) {
+  Task<Result<CheckpointRoot>> loading = LoadRoot(core, pointer);
+  Result<CheckpointRoot> root = co_await loading;
+  EPLOG_CO_TRY(root);
+  StateLoader loader(state);
+  const size_t count = root->runs.size();
+  for (size_t i = 0; i < count; ++i) {
+    // From the oldest on; the root names the newest first.
+    const size_t at = core.canary(Canary::kRunsOutOfOrder) ? i : count - 1 - i;
+    loader.BeginRun(at == 0);
+    Task<Status> run = LoadRun(core, root->runs[at], loader);
+    Status status = co_await run;
+    EPLOG_CO_TRY(status);
+  }
+  Status loaded = loader.Finish();
+  EPLOG_CO_TRY(loaded);
+  state.volumes.set_next_id(std::max(root->next_volume_id, state.volumes.next_id()));
+  co_return root;
+}
+
+}  // namespace eplog
