@@ -124,6 +124,9 @@ class Array {
   // Every reference, CRC and parity. Changes nothing. For a read-only opened or idle array.
   virtual Task<Result<CheckReport>> Check(Progress progress) = 0;
 
+  // From now on; what is over smaller sizes is drained at once.
+  virtual void SetBuffers(const BufferSizes& sizes) = 0;
+
   [[nodiscard]] virtual ArrayStatus GetStatus() const = 0;
 
  protected:

@@ -28,7 +28,15 @@ struct CreateOptions {
   uint64_t entropy = 0;         // seeds the UUIDs; pass real randomness outside tests
 };
 
+// RAM in which writes are acknowledged before they are in the log. Flushes see to what lies there.
+struct BufferSizes {
+  uint32_t device_chunks = 0;  // updates, for each SSD; 0 = none
+  uint32_t stripes = 0;        // stripes that were never written before; 0 = none
+  [[nodiscard]] bool any() const { return device_chunks != 0 || stripes != 0; }
+};
+
 struct OpenOptions {
+  BufferSizes buffers;
   bool read_only = false;  // recover in RAM, write nothing
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)

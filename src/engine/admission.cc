@@ -56,14 +56,23 @@ void Admission::Take(Grant& grant, const Need& need) {
   grant.blocks_ = need.blocks;
 }
 
+bool Admission::TryAdmit(Grant& grant, Need need) {
+  need.ssds &= core_.members.live_mask();
+  need.owing &= core_.members.live_mask();
+  if (core_.stop_error || turn_.locked() || !HaveRoom(need)) {
+    return false;
+  }
+  Take(grant, need);
+  keeper_->LookSoon();
+  return true;
+}
+
 Task<Status> Admission::Admit(Grant& grant, Need need) {
   need.ssds &= core_.members.live_mask();
   need.owing &= core_.members.live_mask();
   Status running = core_.Running();
   EPLOG_CO_TRY(running);
-  if (!turn_.locked() && HaveRoom(need)) {
-    Take(grant, need);
-    keeper_->LookSoon();
+  if (TryAdmit(grant, need)) {
     co_return OkStatus();
   }
   ++core_.hooks.space_waits;

@@ -56,6 +56,9 @@ class Admission {
   // the array stops, and when Refuse says why there will be none.
   Task<Status> Admit(Grant& grant, Need need);
 
+  // The same without waiting: false if there is no room at once.
+  bool TryAdmit(Grant& grant, Need need);
+
   // Who waits now and finds no room gets this error: nothing that can be done makes any.
   void Refuse(const Error& error);
 

@@ -15,13 +15,15 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       flusher_(core_, appender_),
       admission_(core_, appender_),
       reader_(core_, &appender_),
-      writer_(core_, appender_, admission_, reader_),
-      trimmer_(core_, appender_, admission_, writer_),
+      buffered_(core_),
+      writer_(core_, appender_, admission_, reader_, buffered_),
+      buffer_(core_, admission_, reader_, writer_, buffered_),
+      trimmer_(core_, appender_, admission_, writer_, buffer_, buffered_),
       committer_(core_, appender_, flusher_, reader_, writer_),
       superblocks_(core_, assembly_.winner, assembly_.generations),
       checkpointer_(core_, appender_, flusher_, superblocks_),
-      keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_),
-      volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_),
+      keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_, buffer_),
+      volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       requests_(loop) {
   admission_.set_keeper(keeper_);
 }
@@ -29,6 +31,8 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
 ArrayImpl::~ArrayImpl() {
   core_.hooks.ring_wraps += core_.rings.wraps();
   core_.hooks.slot_reuses += core_.space.reuses();
+  core_.hooks.buffer_hits += core_.traffic.buffer_hits;
+  core_.hooks.early_deaths += core_.state->pending.early_deaths();
 }
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
@@ -89,6 +93,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     EPLOG_CHECK(superblocks_.current().base == recovery.epoch(),
                 "I11: the epoch is marked as opened before the first foreground write");
     keeper_.Start();
+    buffer_.Open();
     volumes_.Open();
   }
   co_return OkStatus();
@@ -103,6 +108,8 @@ Task<Status> ArrayImpl::Close() {
   if (core_.options.read_only) {
     co_return OkStatus();
   }
+  Task<void> draining_buffers = buffer_.Close();
+  co_await draining_buffers;
   Task<void> stopping = keeper_.Stop();
   co_await stopping;
   Task<Status> flush = flusher_.FlushAll();
@@ -255,11 +262,11 @@ Task<Status> ArrayImpl::WriteRange(VolumeId volume, uint64_t offset_bytes,
     const uint64_t in_stripe = in_extent % stripe_bytes;
     const uint64_t length = std::min<uint64_t>(stripe_bytes - in_stripe, from.size());
     if (length == from.size() && group.running() == 0) {
-      Task<Status> only = writer_.WriteInStripe(stripe, in_stripe, from);
+      Task<Status> only = buffer_.WriteInStripe(stripe, in_stripe, from);
       status = co_await only;
       break;
     }
-    group.Start(writer_.WriteInStripe(stripe, in_stripe, from.first(length)));
+    group.Start(buffer_.WriteInStripe(stripe, in_stripe, from.first(length)));
     from = from.subspan(length);
     offset_bytes += length;
   }
@@ -314,6 +321,10 @@ Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes,
 
 Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
                                       std::span<std::byte> into) {
+  if (const std::byte* buffered = buffered_.Latest(chunk)) {
+    std::memcpy(into.data(), buffered + offset_bytes, into.size());
+    co_return OkStatus();
+  }
   const bool direct = into.size() == core_.geometry.chunk_bytes &&
                       reinterpret_cast<uintptr_t>(into.data()) % kBlockBytes == 0;
   if (direct) {
@@ -357,6 +368,22 @@ Task<Status> ArrayImpl::Trim(VolumeId volume, uint64_t offset_bytes, uint64_t le
   co_return status;
 }
 
+// A flush of a range drains only what lies in it; the others go on absorbing.
+Task<Status> ArrayImpl::DrainVolume(VolumeId volume, uint64_t offset_bytes,
+                                    uint64_t length_bytes) {
+  return buffer_.Drain([this, volume, offset_bytes, length_bytes](ChunkIndex chunk) {
+    const Geometry& g = core_.geometry;
+    const StripeIndex stripe = g.StripeOf(chunk);
+    const auto owner = core_.state->volumes.OwnerOf(ExtentIndex(stripe.value / g.extent_stripes));
+    const uint64_t in_extent =
+        (uint64_t{stripe.value % g.extent_stripes} * g.k() + g.IndexInStripe(chunk)) *
+        g.chunk_bytes;
+    const uint64_t at = owner.logical * g.extent_data_bytes() + in_extent;
+    return owner.volume == volume && at + g.chunk_bytes > offset_bytes &&
+           (at < offset_bytes || at - offset_bytes < length_bytes);
+  });
+}
+
 Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
@@ -366,6 +393,13 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
     co_return Fail(ErrorCode::kNotFound, "no such volume");
   }
   ++core_.traffic.user_flushes;
+  Task<Status> draining = DrainVolume(volume, offset_bytes, length_bytes);
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
+  found = core_.state->volumes.Find(volume);
+  if (found == nullptr || found->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
   const Geometry& g = core_.geometry;
   uint64_t target = volumes_.LastFreed(volume);
   uint64_t ssds = 0;
@@ -388,6 +422,9 @@ Task<Status> ArrayImpl::FlushAll() {
   EPLOG_CO_TRY(status);
   const Request request(*this);
   ++core_.traffic.user_flushes;
+  Task<Status> draining = DrainAll();
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
   Task<Status> flushing = flusher_.FlushTo(appender_.applied().sequence, core_.rings_before_ack());
   co_return co_await flushing;
 }
@@ -398,6 +435,9 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
+  Task<Status> draining = DrainAll();
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
   Task<Status> flush = flusher_.FlushAll();
   status = co_await flush;
   EPLOG_CO_TRY(status);
@@ -439,6 +479,9 @@ Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
+  Task<Status> draining = DrainAll();
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
   Task<Status> checkpoint = checkpointer_.Checkpoint(kind);
   co_return co_await checkpoint;
 }

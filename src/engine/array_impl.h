@@ -51,6 +51,7 @@ class ArrayImpl final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
+  void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
 
  private:
   // One request in flight; Close waits for all.
@@ -73,6 +74,10 @@ class ArrayImpl final : public Array {
   Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
+  Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
+  Task<Status> DrainAll() {
+    return buffer_.Drain([](ChunkIndex) { return true; });
+  }
   void CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes);
   void FillDevices(ArrayStatus& status) const;
   void FillExposure(ArrayStatus& status) const;
@@ -83,7 +88,9 @@ class ArrayImpl final : public Array {
   Flusher flusher_;
   Admission admission_;
   ChunkReader reader_;
+  BufferedChunks buffered_;
   Writer writer_;
+  WriteBuffer buffer_;
   Trimmer trimmer_;
   Committer committer_;
   Superblocks superblocks_;

@@ -45,6 +45,7 @@ struct Core {
         commit_cost(geometry),
         space_changed(event_loop),
         append(event_loop),
+        buffers_changed(event_loop),
         kick(event_loop),
         stopped(event_loop) {
     if (hooks.before_io) {
@@ -75,6 +76,7 @@ struct Core {
   const CommitCost commit_cost;
   Event space_changed;  // slots or log room may have become free
   Event append;         // the appender should look whether it can make an entry
+  Event buffers_changed;  // a chunk in a write buffer became ready, left or was given up
   Event kick;           // the keeper should look whether something is due or short
 
   // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way
@@ -88,6 +90,7 @@ struct Core {
       stopped.NotifyAll();
       space_changed.NotifyAll();
       append.NotifyAll();
+      buffers_changed.NotifyAll();
       kick.NotifyAll();
     }
   }

@@ -29,8 +29,9 @@ enum class Canary : uint8_t {
   kTrimFreesAtOnce,     // a trimmed chunk's slot is freed before a commit (I3)
   kCheckpointWithoutPendings,  // an incremental checkpoint leaves out what is pending (I2)
   kRunsOutOfOrder,             // the runs of a checkpoint are loaded newest first (I9)
+  kBufferHitLost,              // a write goes into a buffered chunk that is on its way (P1)
 };
-inline constexpr int kCanaries = 16;
+inline constexpr int kCanaries = 17;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;
@@ -51,6 +52,10 @@ struct EngineHooks {
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
   uint64_t full_checkpoints_written = 0;
   uint64_t incremental_checkpoints_written = 0;
+  uint64_t buffer_hits = 0;
+  uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers
+  uint64_t buffered_stripes = 0;  // whole stripes out of buffers
+  uint64_t early_deaths = 0;      // of log stripes
   uint64_t space_waits = 0;           // writes that waited for slots or log room
 };
 

@@ -107,6 +107,9 @@ Task<void> Keeper::Space() {
     if (LogShort() || SlotsShort()) {
       const uint64_t before =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
+      if (admission_.waiting()) {
+        buffer_.DrainSoon();  // what lies there holds slots and log room
+      }
       Task<Status> room = fruitless == 0 ? MakeRoom() : TryEverything();
       const Status status = co_await room;
       const uint64_t after =

@@ -15,19 +15,21 @@
 #include "engine/committer.h"
 #include "engine/core.h"
 #include "engine/flusher.h"
+#include "engine/write_buffer.h"
 
 namespace eplog {
 
 class Keeper {
  public:
   Keeper(Core& core, Appender& appender, Flusher& flusher, Committer& committer,
-         Checkpointer& checkpointer, Admission& admission)
+         Checkpointer& checkpointer, Admission& admission, WriteBuffer& buffer)
       : core_(core),
         appender_(appender),
         flusher_(flusher),
         committer_(committer),
         checkpointer_(checkpointer),
         admission_(admission),
+        buffer_(buffer),
         space_task_(core.loop),
         stability_task_(core.loop) {}
 
@@ -63,6 +65,7 @@ class Keeper {
   Committer& committer_;
   Checkpointer& checkpointer_;
   Admission& admission_;
+  WriteBuffer& buffer_;
   WaitGroup space_task_;
   WaitGroup stability_task_;
   bool stop_space_ = false;

@@ -53,7 +53,8 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
   status.further_ssd_losses_survived = g.m - lost;
   status.further_log_losses_survived =
       pending.live_log_stripes() == 0 ? g.m - core_.lost_logs() : g.m - lost;
-  status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes;
+  status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes +
+                          buffer_.buffered_bytes();
   status.state = core_.stop_error                                        ? ArrayState::kFailed
                  : lost != 0                                             ? ArrayState::kDegraded
                  : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive

@@ -35,6 +35,14 @@ Task<Status> Trimmer::TrimInExtent(ExtentIndex extent, uint64_t from_bytes, uint
   co_return OkStatus();
 }
 
+Task<Status> Trimmer::Settle(ExtentIndex extent) {
+  Task<Status> drain = buffer_.Drain([this, extent](ChunkIndex chunk) {
+    const Geometry& g = core_.geometry;
+    return g.StripeOf(chunk).value / g.extent_stripes == extent.value;
+  });
+  co_return co_await drain;
+}
+
 Task<Status> Trimmer::TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint64_t to_bytes) {
   const Geometry& g = core_.geometry;
   const auto chunk_of = [&](uint64_t bytes) { return static_cast<uint32_t>(bytes / g.chunk_bytes); };
@@ -72,7 +80,7 @@ Task<Status> Trimmer::ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_
   const Geometry& g = core_.geometry;
   const Buffer zeros = core_.pool.GetZeroed(g.chunk_bytes);
   const uint64_t offset = uint64_t{g.IndexInStripe(chunk)} * g.chunk_bytes + from_bytes;
-  Task<Status> write = writer_.WriteInStripe(g.StripeOf(chunk), offset,
+  Task<Status> write = buffer_.WriteInStripe(g.StripeOf(chunk), offset,
                                              zeros.span().first(to_bytes - from_bytes));
   co_return co_await write;
 }
@@ -103,6 +111,8 @@ Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk);
     locks.push_back(co_await locking);
   }
+  BufferedChunks::Leaving leaving(buffered_);
+  buffered_.Supersede(ChunkIndex(chunks), uint64_t{count} * g.k(), leaving);
   const auto untouched = [&](uint32_t s) {
     return !core_.state->HasPending(StripeIndex(s)) && core_.state->RowIsZero(StripeIndex(s));
   };
@@ -147,6 +157,8 @@ Task<Status> Trimmer::TrimChunks(StripeIndex stripe, uint32_t first, uint32_t la
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(g.Chunk(stripe, i).value);
     locks.push_back(co_await locking);
   }
+  BufferedChunks::Leaving leaving(buffered_);
+  buffered_.Supersede(g.Chunk(stripe, first), last - first, leaving);
   RecordWrite record;
   record.trim = ChunksTrimmed{g.Chunk(stripe, first), last - first};
   record.promised = blocks;

@@ -9,17 +9,26 @@
 #include "engine/admission.h"
 #include "engine/appender.h"
 #include "engine/core.h"
+#include "engine/write_buffer.h"
 #include "engine/writer.h"
 
 namespace eplog {
 
 class Trimmer {
  public:
-  Trimmer(Core& core, Appender& appender, Admission& admission, Writer& writer)
-      : core_(core), appender_(appender), admission_(admission), writer_(writer) {}
+  Trimmer(Core& core, Appender& appender, Admission& admission, Writer& writer,
+          WriteBuffer& buffer, BufferedChunks& buffered)
+      : core_(core),
+        appender_(appender),
+        admission_(admission),
+        writer_(writer),
+        buffer_(buffer),
+        buffered_(buffered) {}
 
   // Bytes [from, to) of the data of an extent. On an error some of them may be trimmed.
   Task<Status> TrimInExtent(ExtentIndex extent, uint64_t from_bytes, uint64_t to_bytes);
+  // Until what lies in buffers of the extent is in the log.
+  Task<Status> Settle(ExtentIndex extent);
 
  private:
   Task<Status> TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint64_t to_bytes);
@@ -28,13 +37,16 @@ class Trimmer {
   Task<Status> ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_t to_bytes);
   Task<Status> Append(RecordWrite& record);
   [[nodiscard]] bool IsZero(ChunkIndex chunk) const {
-    return core_.state->Latest(chunk).word.is_zero() && !writer_.chunks.IsLocked(chunk.value);
+    return core_.state->Latest(chunk).word.is_zero() && !writer_.chunks.IsLocked(chunk.value) &&
+           buffered_.Latest(chunk) == nullptr;
   }
 
   Core& core_;
   Appender& appender_;
   Admission& admission_;
   Writer& writer_;
+  WriteBuffer& buffer_;
+  BufferedChunks& buffered_;
 };
 
 }  // namespace eplog

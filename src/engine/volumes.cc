@@ -250,8 +250,16 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = true});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
-  std::vector<KeyedLocks::Guard> locks;
   const uint32_t stripes = core_.geometry.extent_stripes;
+  // Nobody writes there any more. What lies in buffers goes with the extents; what was submitted
+  // from there must come before them in the log.
+  BufferedChunks::Leaving leaving(buffered_);
+  const ChunkIndex first_chunk = core_.geometry.Chunk(StripeIndex(first.value * stripes), 0);
+  const uint64_t chunks = uint64_t{count} * stripes * core_.geometry.k();
+  Task<void> left = buffered_.WaitLeft(first_chunk, chunks);
+  co_await left;
+  buffered_.Supersede(first_chunk, chunks, leaving);
+  std::vector<KeyedLocks::Guard> locks;
   for (uint32_t s = first.value * stripes; s < (first.value + count) * stripes; ++s) {
     Task<KeyedLocks::Guard> locking = writer_.rows.Lock(s);
     locks.push_back(co_await locking);
@@ -320,12 +328,20 @@ Task<Status> Volumes::CleanBeyond(VolumeId id, uint64_t size_bytes) {
   if (tail) {
     Task<Status> zeroing = trimmer_.TrimInExtent(*tail, size_bytes % extent_bytes, extent_bytes);
     status = co_await zeroing;
+    EPLOG_CO_TRY(status);
+    // In the log before the volume can grow again.
+    Task<Status> settling = trimmer_.Settle(*tail);
+    status = co_await settling;
   }
   co_return status;
 }
 
 bool Volumes::ExtentIsZero(ExtentIndex extent) const {
   const uint32_t first = extent.value * core_.geometry.extent_stripes;
+  if (buffered_.AnyIn(core_.geometry.Chunk(StripeIndex(first), 0),
+                      uint64_t{core_.geometry.extent_stripes} * core_.geometry.k())) {
+    return false;
+  }
   for (uint32_t s = first; s < first + core_.geometry.extent_stripes; ++s) {
     if (!core_.state->LatestIsZero(StripeIndex(s))) {
       return false;

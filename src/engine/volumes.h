@@ -24,13 +24,14 @@ namespace eplog {
 class Volumes {
  public:
   Volumes(Core& core, Appender& appender, Flusher& flusher, Admission& admission, Writer& writer,
-          Trimmer& trimmer)
+          Trimmer& trimmer, BufferedChunks& buffered)
       : core_(core),
         appender_(appender),
         flusher_(flusher),
         admission_(admission),
         writer_(writer),
         trimmer_(trimmer),
+        buffered_(buffered),
         changes_(core.loop),
         assigned_(core.loop),
         background_(core.loop) {}
@@ -101,6 +102,7 @@ class Volumes {
   Admission& admission_;
   Writer& writer_;
   Trimmer& trimmer_;
+  BufferedChunks& buffered_;
   AsyncMutex changes_;  // one change of the table at a time
   Event assigned_;      // an extent was assigned, or some were freed
   std::set<std::pair<uint32_t, uint32_t>> assigning_;

@@ -43,22 +43,36 @@ Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
   co_return co_await all;
 }
 
+Admission::Need Writer::NeedOfChunk(ChunkIndex chunk) const {
+  return {.ssds = uint64_t{1} << core_.geometry.SsdOf(chunk).value,
+          .owing = core_.state->WouldOwe(core_.geometry.StripeOf(chunk)),
+          .blocks = appender_.BlocksForChunk()};
+}
+
+Admission::Need Writer::NeedOfStripe(StripeIndex stripe) const {
+  return {.ssds = (uint64_t{1} << core_.geometry.n) - 1,
+          .owing = 0,
+          .blocks = 1,
+          .frees = core_.state->HasPending(stripe)};
+}
+
 Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
                                 std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
-  const DeviceIndex ssd = g.SsdOf(chunk);
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.ssds = uint64_t{1} << ssd.value,
-                                                .owing = core_.state->WouldOwe(g.StripeOf(chunk)),
-                                                .blocks = appender_.BlocksForChunk()});
+  Task<Status> admit = admission_.Admit(grant, NeedOfChunk(chunk));
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = chunks.Lock(chunk.value);
   const KeyedLocks::Guard lock = co_await locking;
-
+  if (std::byte* buffered = buffered_.AbsorbingData(chunk)) {
+    // It came to lie in a buffer while this waited.
+    std::memcpy(buffered + offset_bytes, from.data(), from.size());
+    co_return core_.Running();
+  }
   Buffer copy;
-  const std::byte* data = from.data();
-  if (from.size() != g.chunk_bytes || !Aligned(data)) {
+  std::span<const std::byte> data = from;
+  if (from.size() != g.chunk_bytes || !Aligned(from.data())) {
     copy = core_.pool.Get(g.chunk_bytes);
     if (from.size() != g.chunk_bytes) {
       Task<Status> read = reader_.ReadLatest(chunk, copy.span());
@@ -66,14 +80,20 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
       EPLOG_CO_TRY(status);
     }
     std::memcpy(copy.data() + offset_bytes, from.data(), from.size());
-    data = copy.data();
+    data = copy.span();
   }
+  Task<Status> write = WriteAdmitted(chunk, grant, data);
+  co_return co_await write;
+}
+
+Task<Status> Writer::WriteAdmitted(ChunkIndex chunk, Grant& grant,
+                                   std::span<const std::byte> data) {
   core_.state->pending.PrefetchBucket(chunk);
   ChunkWrite write;
   write.chunk = chunk;
-  write.word = grant.TakeSlot(ssd);
-  write.data = data;
-  write.crc = Crc32c({data, g.chunk_bytes});
+  write.word = grant.TakeSlot(core_.geometry.SsdOf(chunk));
+  write.data = data.data();
+  write.crc = Crc32c(data);
   grant.TakeLog();
   core_.state->pending.PrefetchMember(chunk);
   appender_.Submit(write);
@@ -100,23 +120,25 @@ RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant,
   return row;
 }
 
+Task<Writer::StripeLocks> Writer::LockStripe(StripeIndex stripe) {
+  StripeLocks locks;
+  Task<KeyedLocks::Guard> row = rows.Lock(stripe.value);
+  locks.row = co_await row;
+  for (uint32_t i = 0; i < core_.geometry.k(); ++i) {
+    Task<KeyedLocks::Guard> next = chunks.Lock(core_.geometry.Chunk(stripe, i).value);
+    locks.chunks[i] = co_await next;
+  }
+  co_return std::move(locks);
+}
+
 Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.ssds = (uint64_t{1} << g.n) - 1,
-                                                .owing = 0,
-                                                .blocks = 1,
-                                                .frees = core_.state->HasPending(stripe)});
+  Task<Status> admit = admission_.Admit(grant, NeedOfStripe(stripe));
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
-  Task<KeyedLocks::Guard> locking = rows.Lock(stripe.value);
-  const KeyedLocks::Guard row_lock = co_await locking;
-  std::array<KeyedLocks::Guard, kMaxSsds> chunk_locks;
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    Task<KeyedLocks::Guard> next = chunks.Lock(g.Chunk(stripe, i).value);
-    chunk_locks[i] = co_await next;
-  }
-
+  Task<StripeLocks> locking = LockStripe(stripe);
+  const StripeLocks locks = co_await locking;
   Buffer copy;
   if (!Aligned(from.data())) {
     copy = core_.pool.Get(from.size());
@@ -127,6 +149,17 @@ Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> 
   for (uint32_t i = 0; i < g.k(); ++i) {
     content[i] = from.data() + size_t{i} * g.chunk_bytes;
   }
+  BufferedChunks::Leaving leaving(buffered_);
+  buffered_.Supersede(g.Chunk(stripe, 0), g.k(), leaving);
+  Task<Status> write = WriteRow(stripe, grant, std::span(content).first(g.k()));
+  co_return co_await write;
+}
+
+Task<Status> Writer::WriteRow(StripeIndex stripe, Grant& grant,
+                              std::span<const std::byte* const> data) {
+  const Geometry& g = core_.geometry;
+  std::array<const std::byte*, kMaxSsds> content{};
+  std::copy(data.begin(), data.end(), content.begin());
   Buffer parity = core_.pool.Get(size_t{g.m} * g.chunk_bytes);
   std::array<std::byte*, kMaxParity> parity_chunks{};
   for (uint32_t j = 0; j < g.m; ++j) {
@@ -135,14 +168,13 @@ Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> 
   }
   core_.code.Encode(std::span(content).first(g.k()), std::span(parity_chunks).first(g.m),
                     g.chunk_bytes);
-
   RecordWrite record;
   record.own_version = true;
   record.row = MakeRow(stripe, grant, content, record.writes);
   grant.TakeLog();
   appender_.Submit(record, false);
   co_await record.completion;
-  status = record.completion.status();
+  const Status status = record.completion.status();
   if (status.ok()) {
     ++core_.traffic.full_stripe_writes;
   }

@@ -3,12 +3,14 @@
 // a part of a chunk reads its own chunk.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/admission.h"
 #include "engine/appender.h"
+#include "engine/buffered_chunks.h"
 #include "engine/chunk_reader.h"
 #include "engine/core.h"
 #include "engine/keyed_locks.h"
@@ -17,15 +19,18 @@ namespace eplog {
 
 class Writer {
  public:
-  Writer(Core& core, Appender& appender, Admission& admission, ChunkReader& reader)
+  Writer(Core& core, Appender& appender, Admission& admission, ChunkReader& reader,
+         BufferedChunks& buffered)
       : rows(core.loop),
         chunks(core.loop),
         core_(core),
         appender_(appender),
         admission_(admission),
-        reader_(reader) {}
+        reader_(reader),
+        buffered_(buffered) {}
 
-  // Bytes [offset, offset + from.size()) of the data of `stripe`.
+  // Bytes [offset, offset + from.size()) of the data of `stripe`, straight to the log. What lies in
+  // buffers of whole stripes is overwritten with them.
   Task<Status> WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
                              std::span<const std::byte> from);
 
@@ -33,6 +38,20 @@ class Writer {
   KeyedLocks rows;
   // One writer a chunk, until its entry is applied.
   KeyedLocks chunks;
+
+  // ---- pieces of it, for what comes out of buffers
+  // A whole chunk whose lock the caller holds. Takes its slot and its promise from `grant`.
+  Task<Status> WriteAdmitted(ChunkIndex chunk, Grant& grant, std::span<const std::byte> data);
+  struct StripeLocks {
+    KeyedLocks::Guard row;
+    std::array<KeyedLocks::Guard, kMaxSsds> chunks;
+  };
+  Task<StripeLocks> LockStripe(StripeIndex stripe);
+  // A whole stripe, its k chunks given one by one, under its locks.
+  Task<Status> WriteRow(StripeIndex stripe, Grant& grant,
+                        std::span<const std::byte* const> data);
+  [[nodiscard]] Admission::Need NeedOfChunk(ChunkIndex chunk) const;
+  [[nodiscard]] Admission::Need NeedOfStripe(StripeIndex stripe) const;
 
  private:
   Task<Status> WriteStripe(StripeIndex stripe, std::span<const std::byte> from);
@@ -44,6 +63,7 @@ class Writer {
   Appender& appender_;
   Admission& admission_;
   ChunkReader& reader_;
+  BufferedChunks& buffered_;
 };
 
 }  // namespace eplog

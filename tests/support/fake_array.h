@@ -88,6 +88,7 @@ class FakeArray final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
+  void SetBuffers(const BufferSizes& /*sizes*/) override {}
 
  private:
   static constexpr uint64_t kPage = 4096;

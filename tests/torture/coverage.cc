@@ -43,6 +43,10 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   decoded_chunks += hooks.decoded_chunks;
   full_checkpoints += hooks.full_checkpoints_written;
   incremental_checkpoints += hooks.incremental_checkpoints_written;
+  buffer_hits += hooks.buffer_hits;
+  partial_drains += hooks.partial_drains;
+  buffered_stripes += hooks.buffered_stripes;
+  early_deaths += hooks.early_deaths;
   space_waits += hooks.space_waits;
 }
 
@@ -100,6 +104,10 @@ std::string Coverage::ToString() const {
       {"chunks decoded", decoded_chunks},
       {"full checkpoints", full_checkpoints},
       {"incremental checkpoints", incremental_checkpoints},
+      {"hits in buffers", buffer_hits},
+      {"partial drains", partial_drains},
+      {"whole stripes out of buffers", buffered_stripes},
+      {"early deaths", early_deaths},
       {"waits for space", space_waits},
   };
   for (const auto& [name, value] : lines) {

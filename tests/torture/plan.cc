@@ -152,6 +152,9 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.lowest_slot_first = random.OneIn(2);
   plan.headers_a_ring_block = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 3, 6}));
   plan.incremental_checkpoints = !random.OneIn(4);
+  plan.buffers.device_chunks = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 4, 16}));
+  plan.buffers.stripes = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 3}));
+  plan.resizes_buffers = random.OneIn(4);
   PlanWork(plan, random);
   plan.loses_devices = seed % 2 == 1;
   plan.degrades = plan.loses_devices && random.OneIn(2);
@@ -195,7 +198,9 @@ std::string SeedPlan::ToString() const {
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
          " slots, log " + std::to_string(geometry.log_blocks) + " blocks, ring " +
          std::to_string(geometry.ring_blocks) + " blocks, mode " +
-         (create.journal == JournalMode::kFull ? "full" : "log") + ", width " +
+         (create.journal == JournalMode::kFull ? "full" : "log") + ", buffers " +
+         std::to_string(buffers.device_chunks) + "/" + std::to_string(buffers.stripes) +
+         (resizes_buffers ? " and others" : "") + ", width " +
          std::to_string(width) + ", hot " + std::to_string(hot_chunks) + ", " +
          kFocusNames[static_cast<size_t>(focus)] +
          (loses_devices ? degrades ? ", degrades" : ", loses devices" : "");

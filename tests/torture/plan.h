@@ -60,6 +60,8 @@ struct SeedPlan {
   bool lowest_slot_first = false;
   uint32_t headers_a_ring_block = 0;
   bool incremental_checkpoints = false;
+  BufferSizes buffers;
+  bool resizes_buffers = false;  // while running
 
   uint32_t width = 1;              // requests at once
   uint64_t operations = 500;       // at least

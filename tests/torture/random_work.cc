@@ -20,6 +20,11 @@ Task<void> Workload::Worker() {
     const Op op = PickOp();
     Task<void> task = RunOp(op);
     co_await task;
+    if (scene_.plan.resizes_buffers && scene_.random.OneIn(60)) {
+      const auto device = static_cast<uint32_t>(scene_.random.Below(4));
+      array_.SetBuffers({.device_chunks = scene_.random.OneIn(2) ? 0 : device,
+                         .stripes = static_cast<uint32_t>(scene_.random.Below(3))});
+    }
     probe_wanted_ = probe_wanted_ || scene_.random.OneIn(scene_.plan.probe_one_in);
     if (scene_.random.OneIn(8)) {
       co_await loop_.Sleep(scene_.random.Below(2000));

@@ -33,7 +33,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "flush-dropped",
                                                         "trim-frees-at-once",
                                                         "no-pendings",
-                                                        "runs-out-of-order"};
+                                                        "runs-out-of-order",
+                                                        "buffer-hit-lost"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

@@ -95,6 +95,7 @@ class ToyArray final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
+  void SetBuffers(const BufferSizes& /*sizes*/) override {}
 
  private:
   [[nodiscard]] bool Has(ToyBug bug) const { return members_.bug == bug; }

@@ -74,6 +74,7 @@ void World::DropArray() {
 OpenOptions World::Options(EngineHooks& hooks) {
   OpenOptions options;
   options.engine_flush_us = plan_.engine_flush_us;
+  options.buffers = plan_.buffers;
   options.entropy = random_.Next();
   options.hooks = &hooks;
   hooks.canary = options_.canary;
