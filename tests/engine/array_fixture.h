@@ -46,6 +46,7 @@ struct ArrayShape {
   bool auto_commit = true;
   uint32_t reserve_percent = 10;
   uint32_t headers_a_ring_block = 0;  // at most; 0 = as many as fit
+  BufferSizes buffers;
   // Latencies of an SSD and of a log device; none unless given.
   DeviceDelays ssd_delays;
   DeviceDelays log_delays;
@@ -104,6 +105,7 @@ class TestArray {
     OpenOptions options;
     options.entropy = ++lives_;
     options.auto_commit = shape_.auto_commit;
+    options.buffers = shape_.buffers;
     options.read_only = read_only;
     hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
     options.hooks = &hooks_;

@@ -1,0 +1,224 @@
+// Buffers: what they absorb, what a flush drains, how long anything stays, and that reads see it.
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+
+ArrayShape Shape(uint32_t device_chunks, uint32_t stripes = 0) {
+  ArrayShape shape;
+  shape.buffers = {.device_chunks = device_chunks, .stripes = stripes};
+  shape.auto_commit = false;
+  return shape;
+}
+
+class BufferTest : public ::testing::Test {
+ protected:
+  void Make(const ArrayShape& shape) {
+    test_ = std::make_unique<TestArray>(shape);
+    volume_ = test_->CreateVolume("v", 8 << 20);
+    other_ = test_->CreateVolume("w", 8 << 20);
+    Random random(1);
+    model_ = RandomBytes(random, 6 * kChunk * 40);
+    ASSERT_TRUE(test_->Write(volume_, 0, model_).ok());
+    ASSERT_TRUE(test_->Write(other_, 0, model_).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  }
+  void Update(VolumeId volume, uint64_t chunk) {
+    Random random(chunk + 77);
+    const auto bytes = RandomBytes(random, kChunk);
+    ASSERT_TRUE(test_->Write(volume, chunk * kChunk, bytes).ok());
+    if (volume == volume_) {
+      std::copy(bytes.begin(), bytes.end(),
+                model_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunk));
+    }
+  }
+  void Sleep(uint64_t us) {
+    const Status slept = RunTask(test_->loop, [](EventLoop& loop, uint64_t time) -> Task<Status> {
+      co_await loop.Sleep(time);
+      co_return OkStatus();
+    }(test_->loop, us));
+    ASSERT_TRUE(slept.ok());
+  }
+  Traffic Now() { return test_->array->GetStatus().traffic; }
+
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  VolumeId other_;
+  std::vector<std::byte> model_;
+};
+
+TEST_F(BufferTest, AFlushOfARangeDrainsThatRangeOfThatVolume) {
+  Make(Shape(64));
+  for (const uint64_t chunk : {0, 1, 2, 5, 6, 13, 20}) {
+    Update(volume_, chunk);
+    Update(other_, chunk);
+  }
+  const uint64_t before = Now().log_stripe_members;
+  // Bytes 100 ... 2 chunks + 100: three chunks.
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Flush(volume_, 100, 2 * kChunk)).ok());
+  EXPECT_EQ(Now().log_stripe_members - before, 3U);
+  // The others absorb as before.
+  const uint64_t hits = Now().buffer_hits;
+  Update(volume_, 5);
+  Update(other_, 0);
+  EXPECT_EQ(Now().buffer_hits - hits, 2U);
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+  test_->Kill();
+  test_->Open();
+  const auto found = test_->Read(volume_, 0, 3 * kChunk);
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), model_.begin()));
+}
+
+TEST_F(BufferTest, NothingStaysLongerThanFiveSeconds) {
+  Make(Shape(64, 2));
+  Update(volume_, 3);
+  ASSERT_TRUE(test_->Write(volume_, 7 << 20, std::vector<std::byte>(kChunk, std::byte{1})).ok());
+  const uint64_t before = Now().log_stripe_members;
+  Sleep(4'900'000);
+  EXPECT_EQ(Now().log_stripe_members, before);
+  // Hits do not make it younger.
+  Update(volume_, 3);
+  Sleep(200'000);
+  EXPECT_EQ(Now().log_stripe_members, before + 2);
+}
+
+TEST_F(BufferTest, WholeStripesAreRecognisedWhateverRequestsTheyCameFrom) {
+  Make(Shape(64));
+  const uint64_t before = Now().full_stripe_writes;
+  const uint64_t logged = Now().log_stripes;
+  for (const uint64_t chunk : {11, 6, 9, 7, 10, 8}) {  // stripe 1
+    Update(volume_, chunk);
+  }
+  EXPECT_EQ(Now().full_stripe_writes, before + 1);
+  EXPECT_EQ(Now().log_stripes, logged);
+  EXPECT_EQ(test_->array->GetStatus().pending_chunks, 0U);
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+}
+
+TEST_F(BufferTest, SizesChangeWhileRunning) {
+  Make(Shape(0));
+  Update(volume_, 0);
+  uint64_t members = Now().log_stripe_members;
+  test_->array->SetBuffers({.device_chunks = 32, .stripes = 0});
+  for (uint64_t chunk = 0; chunk < 100; chunk += 3) {
+    Update(volume_, chunk);
+  }
+  EXPECT_EQ(Now().log_stripe_members, members);
+  test_->array->SetBuffers({.device_chunks = 4, .stripes = 0});
+  members = Now().log_stripe_members;
+  test_->array->SetBuffers({});
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Flush(volume_, 0, 1)).ok());
+  EXPECT_GT(Now().log_stripe_members, members);
+  EXPECT_EQ(test_->array->GetStatus().pending_chunks, 34U);
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+}
+
+TEST_F(BufferTest, PartsOfChunksMergeWithWhatLiesThereAndTrimsTakeItAway) {
+  Make(Shape(16, 2));
+  const auto put = [&](uint64_t at, size_t size, int value) {
+    ASSERT_TRUE(
+        test_->Write(volume_, at, std::vector<std::byte>(size, static_cast<std::byte>(value)))
+            .ok());
+    std::fill_n(model_.begin() + static_cast<std::ptrdiff_t>(at), size,
+                static_cast<std::byte>(value));
+  };
+  put(100, 50, 1);
+  put(120, 50, 2);
+  put(3 * kChunk + 5, 2 * kChunk, 3);
+  ASSERT_TRUE(
+      RunTask(test_->loop, test_->array->Trim(volume_, 3 * kChunk, kChunk, TrimMode::kZero)).ok());
+  std::fill_n(model_.begin() + 3 * kChunk, kChunk, std::byte{0});
+  put(3 * kChunk + 9, 1, 4);
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit({})).ok());
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+  ASSERT_TRUE(test_->Close().ok());
+  test_->Open();
+  EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+}
+
+// Draws 0 ... n - 1 with probabilities that fall as 1 / (rank + 1).
+class Zipf {
+ public:
+  explicit Zipf(uint64_t n) {
+    double sum = 0;
+    for (uint64_t i = 0; i < n; ++i) {
+      sum += 1.0 / static_cast<double>(i + 1);
+      sums_.push_back(sum);
+    }
+  }
+  uint64_t Draw(Random& random) const {
+    const double at = random.Unit() * sums_.back();
+    return static_cast<uint64_t>(std::lower_bound(sums_.begin(), sums_.end(), at) - sums_.begin());
+  }
+
+ private:
+  std::vector<double> sums_;
+};
+
+struct BufferedTraffic {
+  uint64_t ssd_bytes = 0;
+  uint64_t log_chunk_bytes = 0;
+};
+
+// 6+2, 40,000 single chunks of 8,192, one at a time, drained in the end, nothing committed.
+BufferedTraffic RunZipf(uint32_t device_chunks) {
+  ArrayShape shape = Shape(device_chunks);
+  shape.ssd_bytes = uint64_t{128} << 20;
+  shape.log_bytes = uint64_t{512} << 20;
+  shape.reserve_percent = 50;
+  TestArray test(shape);
+  constexpr uint64_t kChunks = 8190;  // whole stripes
+  const VolumeId volume = test.CreateVolume("v", kChunks * kChunk);
+  for (uint64_t at = 0; at < kChunks; at += 6) {
+    const std::vector<std::byte> stripe(6 * kChunk, std::byte{1});
+    EXPECT_TRUE(test.Write(volume, at * kChunk, stripe).ok());
+  }
+  const Zipf zipf(kChunks);
+  Random random(42);
+  std::vector<uint64_t> places(kChunks);
+  for (uint64_t i = 0; i < kChunks; ++i) {
+    places[i] = i;
+    std::swap(places[i], places[random.Below(i + 1)]);
+  }
+  const Traffic before = test.array->GetStatus().traffic;
+  std::vector<std::byte> data(kChunk);
+  for (int i = 0; i < 40'000; ++i) {
+    data[0] = static_cast<std::byte>(i);
+    EXPECT_TRUE(test.Write(volume, places[zipf.Draw(random)] * kChunk, data).ok());
+  }
+  EXPECT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  const Traffic after = test.array->GetStatus().traffic;
+  return {after.ssd_data_bytes + after.ssd_parity_bytes - before.ssd_data_bytes -
+              before.ssd_parity_bytes,
+          (after.log_chunk_bytes - before.log_chunk_bytes) / 2};
+}
+
+TEST(BufferZipf, TrafficFallsWithTheSizeOfTheBuffers) {
+  const BufferedTraffic none = RunZipf(0);
+  EXPECT_EQ(none.ssd_bytes, 40'000 * kChunk);
+  BufferedTraffic last = none;
+  for (uint32_t size = 1; size <= 64; size *= 2) {
+    const BufferedTraffic now = RunZipf(size);
+    const double ssd = 100.0 * static_cast<double>(now.ssd_bytes) / static_cast<double>(none.ssd_bytes);
+    const double log =
+        100.0 * static_cast<double>(now.log_chunk_bytes) / static_cast<double>(none.log_chunk_bytes);
+    RecordProperty("ssd_percent_at_" + std::to_string(size), std::to_string(ssd));
+    std::printf("device buffers of %2u chunks: SSD bytes %6.2f %%, log chunk bytes %6.2f %%\n", size,
+                ssd, log);
+    EXPECT_LE(now.ssd_bytes, last.ssd_bytes) << size;
+    EXPECT_LE(now.log_chunk_bytes, last.log_chunk_bytes) << size;
+    last = now;
+  }
+  EXPECT_LE(last.ssd_bytes * 100, none.ssd_bytes * 50);
+  EXPECT_LE(last.log_chunk_bytes * 100, none.log_chunk_bytes * 20);
+}
+
+}  // namespace
+}  // namespace eplog
