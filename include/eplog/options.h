@@ -35,7 +35,24 @@ struct BufferSizes {
   [[nodiscard]] bool any() const { return device_chunks != 0 || stripes != 0; }
 };
 
+// When parity is committed besides when log or slots run short. All may be on at once; 0 = not for
+// this reason.
+struct CommitTriggers {
+  uint64_t every_writes = 0;  // what is pending, each time after so many write requests
+  uint64_t idle_us = 0;       // what is pending, after so long without a request
+  uint64_t age_us = 0;        // what has been pending for so long
+  bool on_close = false;
+};
+
+// When a checkpoint is written besides when log or rings run short.
+struct CheckpointTriggers {
+  uint64_t log_bytes = uint64_t{1} << 30;  // appended since the last one: bounds what recovery reads
+  uint64_t interval_us = 300'000'000;      // since the last one, if anything was appended
+};
+
 struct OpenOptions {
+  CommitTriggers commit;
+  CheckpointTriggers checkpoint;
   BufferSizes buffers;
   bool read_only = false;  // recover in RAM, write nothing
   bool auto_commit =

@@ -39,6 +39,10 @@ void Admission::GiveBack(Grant& grant) {
 bool Admission::HaveSlots(const Need& need) const {
   const uint32_t closed = core_.geometry.commit_width();
   bool have = true;
+  if (core_.canary(Canary::kCommitWithoutReserve)) {
+    ForEachBit(need.ssds, [&](DeviceIndex ssd) { have = have && core_.space.free(ssd) != 0; });
+    return have;
+  }
   ForEachBit(need.ssds | need.owing, [&](DeviceIndex ssd) {
     have = have && core_.SlotsToSpare(ssd) > closed + owing_[ssd.value];
   });

@@ -90,6 +90,9 @@ bool Appender::RoomInLog(uint64_t blocks, uint64_t reserve) const {
 
 // A promise of two blocks may become one pending chunk, in a stripe of its own.
 uint64_t Appender::ClosedBlocks(uint64_t promised, bool frees) const {
+  if (core_.canary(Canary::kCommitWithoutReserve)) {
+    return kLogReserveForRecovery;
+  }
   const uint64_t stripes = core_.state->pending_stripes() + promised / 2;
   const uint64_t chunks = core_.state->pending.pending_chunks() + promised / 2;
   return frees ? core_.commit_cost.NeededBlocks(stripes, chunks)
@@ -449,6 +452,9 @@ void Appender::Finish(Entry& entry) {
     slot_changes_.freed.clear();
     slot_changes_.kept.clear();
     core_.state->Apply(header, slot_changes_, core_.broken());
+    if (core_.canary(Canary::kEarlyDeathUnstable)) {
+      core_.state->Stable(header.sequence);
+    }
     core_.space.FreedBy(header.sequence, slot_changes_.freed);
     // Slots were freed, promises given back, stripes committed: whoever waits looks again.
     core_.space_changed.NotifyAll();

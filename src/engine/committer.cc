@@ -12,17 +12,24 @@
 namespace eplog {
 
 struct Committer::Install {
-  explicit Install(Core& core, StripeIndex s) : stripe(s), pins(core) {}
+  explicit Install(Core& core, StripeIndex s) : pins(core) { change.stripe = s; }
 
-  StripeIndex stripe;
+  ParityMaker::Change change;
   KeyedLocks::Guard lock;
   Pins pins;
   RecordWrite record;
-  std::vector<RowWord> old_words;  // as the parity covers them
-  std::vector<RowWord> words;      // what the row will say
   bool ready = false;              // the record is to be submitted
   Status status;                   // why it is not
 };
+
+namespace {
+
+bool AllZero(std::span<const RowWord> words) {
+  return std::all_of(words.begin(), words.end(),
+                     [](const RowWord& word) { return word.word.is_zero(); });
+}
+
+}  // namespace
 
 std::vector<StripeIndex> Committer::OldestStripes(size_t limit) const {
   std::vector<StripeIndex> stripes;
@@ -46,12 +53,12 @@ std::vector<StripeIndex> Committer::OldestStripes(size_t limit) const {
   return stripes;
 }
 
-Task<Status> Committer::Commit(std::span<const StripeIndex> stripes) {
+Task<Status> Committer::Commit(std::span<const StripeIndex> stripes, uint32_t width) {
   Status first_failure;
   while (!stripes.empty()) {
     Task<AsyncMutex::Guard> locking = turn_.Lock();
     const AsyncMutex::Guard guard = co_await locking;
-    Task<Result<size_t>> room = WaitForRoom(stripes);
+    Task<Result<size_t>> room = WaitForRoom(stripes, width);
     const Result<size_t> count = co_await room;
     if (!count.ok()) {
       Error error = count.error();
@@ -89,8 +96,9 @@ size_t Committer::FittingSlots(std::span<const StripeIndex> stripes) const {
 // slots on each SSD, and one for each parity chunk that gives none back. What an earlier batch took
 // beyond that comes back once what it freed is covered by a stable mark, or when a read lets go of
 // its pin.
-Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes) {
-  stripes = stripes.first(std::min<size_t>(stripes.size(), core_.geometry.commit_width()));
+Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes,
+                                            uint32_t width) {
+  stripes = stripes.first(std::min<size_t>(stripes.size(), width));
   while (true) {
     Status status = core_.Running();
     EPLOG_CO_TRY(status);
@@ -125,11 +133,11 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
     installs.back()->lock = co_await locking;
   }
   for (const auto& install : installs) {
-    core_.state->pending.PrefetchBucket(core_.geometry.Chunk(install->stripe, 0));
+    core_.state->pending.PrefetchBucket(core_.geometry.Chunk(install->change.stripe, 0));
   }
   for (const auto& install : installs) {
     for (uint32_t i = 0; i < core_.geometry.k(); ++i) {
-      core_.state->pending.PrefetchMember(core_.geometry.Chunk(install->stripe, i));
+      core_.state->pending.PrefetchMember(core_.geometry.Chunk(install->change.stripe, i));
     }
   }
   TaskGroup group(core_.loop);
@@ -141,7 +149,7 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
   Status status;
   for (const auto& install : installs) {
     if (!install->status.ok()) {
-      failed_.insert(install->stripe.value);
+      failed_.insert(install->change.stripe.value);
       status = install->status;
     }
   }
@@ -170,17 +178,17 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
 bool Committer::TakeVersions(Install& install) {
   const Geometry& g = core_.geometry;
   RowRecord row;
-  row.stripe = install.stripe;
+  row.stripe = install.change.stripe;
   for (uint32_t i = 0; i < g.n; ++i) {
-    install.old_words.push_back(core_.state->rows.Get(install.stripe, i));
-    install.words.push_back(install.old_words.back());
-    install.pins.Add(g.SsdOf(install.stripe, i), install.old_words.back().word);
+    install.change.old_words.push_back(core_.state->rows.Get(install.change.stripe, i));
+    install.change.words.push_back(install.change.old_words.back());
+    install.pins.Add(g.SsdOf(install.change.stripe, i), install.change.old_words.back().word);
   }
   for (uint32_t i = 0; i < g.k(); ++i) {
-    const auto pending = core_.state->pending.Find(g.Chunk(install.stripe, i));
+    const auto pending = core_.state->pending.Find(g.Chunk(install.change.stripe, i));
     if (pending && pending->version <= flusher_.stable()) {
-      install.words[i] = {pending->word, pending->crc};
-      install.pins.Add(g.SsdOf(install.stripe, i), pending->word);
+      install.change.words[i] = {pending->word, pending->crc};
+      install.pins.Add(g.SsdOf(install.change.stripe, i), pending->word);
       row.changes.push_back(
           {static_cast<uint8_t>(i), pending->word, pending->crc, pending->version});
     }
@@ -197,134 +205,57 @@ Task<Status> Committer::Prepare(Install& install) {
     install.pins.Release();
     co_return OkStatus();
   }
-  std::vector<Buffer> buffers;
-  std::vector<std::span<std::byte>> data;
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    data.push_back(buffers.back().span());
+  std::vector<Buffer> parity;
+  Status status;
+  if (!AllZero(std::span(install.change.words).first(g.k()))) {
+    Task<Status> making = maker_.Make(install.change, parity);
+    status = co_await making;
   }
-  Task<Status> read = ReadVersions(install, data);
-  Status status = co_await read;
   if (!status.ok()) {
     if (status.error().code != ErrorCode::kBusy) {  // overwritten meanwhile: its turn comes again
       install.status = Fail(status.error().code, "parity commit of stripe " +
-                                                     std::to_string(install.stripe.value) + ": " +
+                                                     std::to_string(install.change.stripe.value) + ": " +
                                                      status.error().message);
     }
     co_return OkStatus();
   }
-  Task<Status> write = WriteParity(install, data);
+  Task<Status> write = WriteParity(install, parity);
   status = co_await write;
   EPLOG_CO_TRY(status);
   install.ready = true;
   co_return OkStatus();
 }
 
-// Each data chunk in the version that the new row names. What cannot be read directly is decoded: a
-// taken version through its log stripe, any other through the row as it is now, with the old
-// versions of its peers.
-Task<Status> Committer::ReadVersions(Install& install, std::span<const std::span<std::byte>> data) {
-  const Geometry& g = core_.geometry;
-  uint64_t bad = 0;
-  TaskGroup group(core_.loop);
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    group.Start(ReadVersion(install, i, data[i], bad));
-  }
-  Task<Status> all = group.Wait();
-  Status status = co_await all;
-  EPLOG_CO_TRY(status);
-  if (bad == 0) {
-    co_return OkStatus();
-  }
-  std::vector<Buffer> buffers;
-  std::vector<std::span<std::byte>> old;
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    old.push_back(buffers.back().span());
-  }
-  Task<Status> row = reader_.ReadRow(install.stripe, install.old_words, old);
-  status = co_await row;
-  EPLOG_CO_TRY(status);
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    if ((bad >> i & 1) != 0) {
-      std::copy(old[i].begin(), old[i].end(), data[i].begin());
-    }
-  }
-  co_return OkStatus();
-}
-
-Task<Status> Committer::ReadVersion(Install& install, uint32_t index, std::span<std::byte> into,
-                                    uint64_t& bad) {
-  const Geometry& g = core_.geometry;
-  const RowWord word = install.words[index];
-  Task<Status> read = reader_.ReadSlot(g.SsdOf(install.stripe, index), word.word, word.crc, into);
-  const Status status = co_await read;
-  if (status.ok()) {
-    core_.traffic.commit_read_bytes += word.word.has_slot() ? g.chunk_bytes : 0;
-    co_return OkStatus();
-  }
-  const ChunkIndex chunk = g.Chunk(install.stripe, index);
-  if (word == install.old_words[index]) {
-    bad |= uint64_t{1} << index;
-    co_return OkStatus();
-  }
-  // A taken version. Its log stripe is live until our install is applied, unless a newer write
-  // superseded it.
-  const auto pending = core_.state->pending.Find(chunk);
-  if (!pending || RowWord{pending->word, pending->crc} != word) {
-    co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
-  }
-  Task<Status> decode = reader_.ReadLatest(chunk, into);
-  Status decoded = co_await decode;
-  if (decoded.ok() && Crc32c(into) != word.crc) {
-    co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
-  }
-  co_return decoded;
-}
-
 void Committer::AddParityWord(Install& install, uint32_t index, RowWord word) {
   install.record.row->changes.push_back({static_cast<uint8_t>(index), word.word, word.crc, 0});
 }
 
-Task<Status> Committer::WriteParity(Install& install, std::span<const std::span<std::byte>> data) {
+// Without parity chunks the whole stripe is zeros.
+Task<Status> Committer::WriteParity(Install& install, std::span<const Buffer> parity) {
   const Geometry& g = core_.geometry;
-  const auto is_zero = [](const RowWord& word) { return word.word.is_zero(); };
-  if (std::all_of(install.words.begin(), install.words.begin() + g.k(), is_zero)) {
+  if (parity.empty()) {
     for (uint32_t i = g.k(); i < g.n; ++i) {
       AddParityWord(install, i, {});
     }
     co_return OkStatus();
   }
-  std::array<const std::byte*, kMaxSsds> content{};
-  for (uint32_t i = 0; i < g.k(); ++i) {
-    content[i] = data[i].data();
-  }
-  std::vector<Buffer> buffers;
-  std::array<std::byte*, kMaxParity> parity{};
-  for (uint32_t j = 0; j < g.m; ++j) {
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    parity[j] = buffers.back().data();
-  }
-  core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
-
   TaskGroup group(core_.loop);
   for (uint32_t j = 0; j < g.m; ++j) {
-    const DeviceIndex ssd = g.SsdOf(install.stripe, g.k() + j);
+    const DeviceIndex ssd = g.SsdOf(install.change.stripe, g.k() + j);
     SlotWord word = SlotWord::Absent();
     if (core_.members.live(ssd)) {
       EPLOG_CHECK(core_.space.free(ssd) != 0, "section 5: no slot is left for commit");
       word = SlotWord::At(core_.space.Claim(ssd));
-      SlotWord place = word;
-      if (core_.canary(Canary::kParityInPlace) && install.old_words[g.k() + j].word.has_slot()) {
-        place = install.old_words[g.k() + j].word;
+      const SlotWord old = install.change.old_words[g.k() + j].word;
+      if (core_.canary(Canary::kParityInPlace) && old.has_slot()) {
         core_.space.Unclaim(ssd, word.slot());
-        word = place;
+        word = old;
       }
-      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(place.slot()), buffers[j].span(),
+      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(word.slot()), parity[j].span(),
                                            IoKind::kParity));
       core_.traffic.ssd_parity_bytes += g.chunk_bytes;
     }
-    AddParityWord(install, g.k() + j, {word, Crc32c(buffers[j].span())});
+    AddParityWord(install, g.k() + j, {word, Crc32c(parity[j].span())});
   }
   Task<Status> all = group.Wait();
   Status status = co_await all;

@@ -12,6 +12,7 @@
 #include "engine/appender.h"
 #include "engine/chunk_reader.h"
 #include "engine/core.h"
+#include "engine/parity_maker.h"
 #include "engine/writer.h"
 
 namespace eplog {
@@ -24,7 +25,7 @@ class Committer {
       : core_(core),
         appender_(appender),
         flusher_(flusher),
-        reader_(reader),
+        maker_(core, reader),
         writer_(writer),
         turn_(core.loop) {}
 
@@ -32,12 +33,15 @@ class Committer {
   // `limit`. Stripes whose commit failed are left out until ForgetFailures.
   [[nodiscard]] std::vector<StripeIndex> OldestStripes(size_t limit) const;
 
-  // Commits what is pending *and stable* in these stripes, commit_width at once or what slots and
-  // log permit; the installs of one such batch are submitted together, so that they share entries
+  // Commits what is pending *and stable* in these stripes, `width` at once or what slots and log
+  // permit; the installs of one such batch are submitted together, so that they share entries
   // (section 5). Waits for slots, never for log room: kBusy without it, after what was done so far.
   // A stripe that cannot be read does not keep the others from being committed; its error is
   // returned in the end.
-  Task<Status> Commit(std::span<const StripeIndex> stripes);
+  Task<Status> Commit(std::span<const StripeIndex> stripes, uint32_t width);
+  Task<Status> Commit(std::span<const StripeIndex> stripes) {
+    return Commit(stripes, core_.geometry.commit_width());
+  }
 
   // There is log room to commit a stripe at least.
   [[nodiscard]] bool HasLogRoom() const {
@@ -49,20 +53,17 @@ class Committer {
   struct Install;  // one stripe on its way
 
   [[nodiscard]] size_t FittingSlots(std::span<const StripeIndex> stripes) const;
-  Task<Result<size_t>> WaitForRoom(std::span<const StripeIndex> stripes);
+  Task<Result<size_t>> WaitForRoom(std::span<const StripeIndex> stripes, uint32_t width);
   Task<Status> CommitBatch(std::span<const StripeIndex> stripes);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);
-  Task<Status> ReadVersions(Install& install, std::span<const std::span<std::byte>> data);
-  Task<Status> ReadVersion(Install& install, uint32_t index, std::span<std::byte> into,
-                           uint64_t& bad);
-  Task<Status> WriteParity(Install& install, std::span<const std::span<std::byte>> data);
+  Task<Status> WriteParity(Install& install, std::span<const Buffer> parity);
   void AddParityWord(Install& install, uint32_t index, RowWord word);
 
   Core& core_;
   Appender& appender_;
   Flusher& flusher_;
-  ChunkReader& reader_;
+  ParityMaker maker_;
   Writer& writer_;
   AsyncMutex turn_;  // one batch at a time: commit_width slots are kept free for one
   std::unordered_set<uint32_t> failed_;  // stripes that could not be read

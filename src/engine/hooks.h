@@ -30,8 +30,10 @@ enum class Canary : uint8_t {
   kCheckpointWithoutPendings,  // an incremental checkpoint leaves out what is pending (I2)
   kRunsOutOfOrder,             // the runs of a checkpoint are loaded newest first (I9)
   kBufferHitLost,              // a write goes into a buffered chunk that is on its way (P1)
+  kCommitWithoutReserve,       // nothing is kept free for parity commit (section 5)
+  kEarlyDeathUnstable,  // a log stripe's space is free before what superseded it is stable (I6)
 };
-inline constexpr int kCanaries = 17;
+inline constexpr int kCanaries = 19;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;
@@ -52,6 +54,7 @@ struct EngineHooks {
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
   uint64_t full_checkpoints_written = 0;
   uint64_t incremental_checkpoints_written = 0;
+  uint64_t delta_commits = 0;  // stripes committed from their old parity
   uint64_t buffer_hits = 0;
   uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers
   uint64_t buffered_stripes = 0;  // whole stripes out of buffers

@@ -43,6 +43,7 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   decoded_chunks += hooks.decoded_chunks;
   full_checkpoints += hooks.full_checkpoints_written;
   incremental_checkpoints += hooks.incremental_checkpoints_written;
+  delta_commits += hooks.delta_commits;
   buffer_hits += hooks.buffer_hits;
   partial_drains += hooks.partial_drains;
   buffered_stripes += hooks.buffered_stripes;
@@ -104,6 +105,7 @@ std::string Coverage::ToString() const {
       {"chunks decoded", decoded_chunks},
       {"full checkpoints", full_checkpoints},
       {"incremental checkpoints", incremental_checkpoints},
+      {"commits by delta", delta_commits},
       {"hits in buffers", buffer_hits},
       {"partial drains", partial_drains},
       {"whole stripes out of buffers", buffered_stripes},

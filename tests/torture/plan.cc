@@ -104,6 +104,33 @@ void PlanSpread(SeedPlan& plan, Random& random) {
                                : std::max(plan.log_bytes, RoundUp(slots * halves / 2, kBlockBytes));
 }
 
+void PlanRewrite(SeedPlan& plan, Random& random) {
+  plan.focus = Focus::kRewrite;
+  plan.weights.fill(0);
+  Weight(plan, Op::kWriteChunk) = 200;
+  Weight(plan, Op::kCheckpoint) = static_cast<uint32_t>(OneOf(random, {4, 10, 20}));
+  Weight(plan, Op::kFlushRange) = 1;
+  Weight(plan, Op::kTrim) = static_cast<uint32_t>(OneOf(random, {0, 0, 5}));
+  Weight(plan, Op::kRead) = 1;
+  // Four chunks, of which three are left alone for a while: the log stripe of one of them is the
+  // oldest by far when it dies, often just after a checkpoint.
+  plan.hot = 0.75 + 0.17 * random.Unit();
+  plan.hot_chunks = 1;
+  plan.max_volumes = 1;
+  plan.volume_bytes = uint64_t{4} * plan.create.chunk_bytes;
+  plan.create.parity = random.OneIn(3) ? 2 : 1;
+  plan.n = plan.create.parity + static_cast<uint32_t>(random.Between(1, 2));
+  plan.stripes = 8;
+  plan.loses_devices = true;
+  plan.width = static_cast<uint32_t>(OneOf(random, {1, 1, 2, 4}));
+  plan.engine_flush_us = 5'000'000;
+  plan.auto_commit = false;
+  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) +
+                   OneOf(random, {0, 0, 16, 64}) * plan.create.chunk_bytes;
+  plan.buffers = {};
+  plan.probe_one_in = 4;
+}
+
 void PlanFocus(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(10);
   if (draw < 2) {
@@ -133,6 +160,8 @@ void PlanFocus(SeedPlan& plan, Random& random) {
     plan.slow_kind = random.OneIn(2) ? IoKind::kSuperblock : IoKind::kCheckpointRoot;
   } else if (draw < 6) {
     PlanSpread(plan, random);
+  } else if (draw < 7) {
+    PlanRewrite(plan, random);
   }
 }
 
@@ -192,7 +221,7 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 
 std::string SeedPlan::ToString() const {
   static constexpr const char* kFocusNames[] = {"general", "pounding", "recovering",
-                                                "checkpointing", "spread"};
+                                                "checkpointing", "spread", "rewriting"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +

@@ -41,6 +41,7 @@ enum class Focus : uint8_t {
   kRecover,  // short lives, recoveries struck again and again, devices that come and go
   kCheckpoint,  // a full log and checkpoints all the time
   kSpread,      // long lives that overwrite everything at random: slots or log run out
+  kRewrite,     // a small set of chunks, checkpoints, hardly a flush: log stripes die early
 };
 
 struct SeedPlan {
@@ -62,6 +63,7 @@ struct SeedPlan {
   bool incremental_checkpoints = false;
   BufferSizes buffers;
   bool resizes_buffers = false;  // while running
+  bool auto_commit = true;
 
   uint32_t width = 1;              // requests at once
   uint64_t operations = 500;       // at least
@@ -71,6 +73,7 @@ struct SeedPlan {
   double hot = 0.5;         // share of single chunk writes that go there
   bool overcommit = false;  // volumes may promise more than there is
   uint32_t max_volumes = 4;
+  uint64_t volume_bytes = 0;  // of every volume; 0 = any
 
   bool loses_devices = false;   // every second seed
   bool degrades = false;        // of them: opens for writing without some

@@ -173,8 +173,8 @@ uint64_t Workload::RandomSize() {
   if (scene_.plan.overcommit) {
     most = std::max(most, capacity / 2);
   }
-  if (most == 0) {
-    return 0;
+  if (most == 0 || scene_.plan.volume_bytes != 0) {
+    return std::min(most, scene_.plan.volume_bytes);
   }
   const uint64_t size = random.OneIn(3) ? most : 1 + random.Below(most);
   if (size == most || random.OneIn(3)) {

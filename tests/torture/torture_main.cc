@@ -34,7 +34,9 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "trim-frees-at-once",
                                                         "no-pendings",
                                                         "runs-out-of-order",
-                                                        "buffer-hit-lost"};
+                                                        "buffer-hit-lost",
+                                                        "commit-without-reserve",
+                                                        "early-death-unstable"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

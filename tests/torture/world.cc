@@ -75,6 +75,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   OpenOptions options;
   options.engine_flush_us = plan_.engine_flush_us;
   options.buffers = plan_.buffers;
+  options.auto_commit = plan_.auto_commit;
   options.entropy = random_.Next();
   options.hooks = &hooks;
   hooks.canary = options_.canary;
