@@ -242,6 +242,12 @@ Task<Status> DelayDevice::After(uint64_t delay_us, Task<Status> request) {
     ~Counted() { --count; }
     uint64_t& count;
   } counted(in_flight_);
+  if (delays_.channels != 0) {
+    busy_until_us_.resize(delays_.channels);
+    uint64_t& channel = *std::min_element(busy_until_us_.begin(), busy_until_us_.end());
+    channel = std::max(channel, loop_.NowUs()) + delay_us;
+    delay_us = channel - loop_.NowUs();
+  }
   if (delay_us != 0) {
     co_await loop_.Sleep(delay_us);
   }

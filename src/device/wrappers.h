@@ -128,9 +128,10 @@ struct DeviceDelays {
   uint64_t write_us = 0;
   uint64_t flush_us = 0;
   uint64_t discard_us = 0;
+  uint32_t channels = 0;  // requests served at once; others wait their turn. 0 = any number
 };
 
-// Each request waits, then goes below. Requests overlap: this is latency, not bandwidth.
+// Each request takes its time, then goes below.
 class DelayDevice final : public ForwardingDevice {
  public:
   DelayDevice(EventLoop& loop, Device& below, const DeviceDelays& delays)
@@ -153,6 +154,7 @@ class DelayDevice final : public ForwardingDevice {
 
   EventLoop& loop_;
   DeviceDelays delays_;
+  std::vector<uint64_t> busy_until_us_;  // of each channel
   uint64_t in_flight_ = 0;
 };
 

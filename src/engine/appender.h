@@ -137,6 +137,8 @@ class Appender {
   [[nodiscard]] uint64_t log_charged() const {
     return log_used() + core_.state->pending.zeros() * core_.geometry.chunk_blocks();
   }
+  // Log blocks that recovery would read.
+  [[nodiscard]] uint64_t SinceCheckpoint() const { return applied_.place - checkpoint_place_; }
   // Log blocks that a checkpoint would free, as things stand.
   [[nodiscard]] uint64_t CheckpointGain() const;
   void CheckpointCounts(uint64_t place);

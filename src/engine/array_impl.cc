@@ -110,6 +110,11 @@ Task<Status> ArrayImpl::Close() {
   }
   Task<void> draining_buffers = buffer_.Close();
   co_await draining_buffers;
+  if (core_.options.commit.on_close) {
+    Task<Status> commit = CommitAll(Progress());
+    const Status committed = co_await commit;
+    static_cast<void>(committed);  // what cannot be committed stays pending
+  }
   Task<void> stopping = keeper_.Stop();
   co_await stopping;
   Task<Status> flush = flusher_.FlushAll();
@@ -237,6 +242,7 @@ Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes,
     ++core_.traffic.user_writes;
     core_.traffic.user_bytes_written += from.size();
     CountMdEquivalent(offset_bytes, from.size());
+    keeper_.WriteDone();
   }
   co_return status;
 }
@@ -438,8 +444,13 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   Task<Status> draining = DrainAll();
   status = co_await draining;
   EPLOG_CO_TRY(status);
+  Task<Status> committing = CommitAll(std::move(progress));
+  co_return co_await committing;
+}
+
+Task<Status> ArrayImpl::CommitAll(Progress progress) {
   Task<Status> flush = flusher_.FlushAll();
-  status = co_await flush;
+  Status status = co_await flush;
   EPLOG_CO_TRY(status);
   committer_.ForgetFailures();
   const std::vector<StripeIndex> stripes = committer_.OldestStripes(SIZE_MAX);

@@ -57,7 +57,10 @@ class ArrayImpl final : public Array {
   // One request in flight; Close waits for all.
   class Request {
    public:
-    explicit Request(ArrayImpl& array) : array_(array) { array_.requests_.Add(); }
+    explicit Request(ArrayImpl& array) : array_(array) {
+      array_.requests_.Add();
+      array_.core_.last_request_us = array_.core_.loop.NowUs();
+    }
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
     ~Request() { array_.requests_.Done(); }
@@ -74,6 +77,7 @@ class ArrayImpl final : public Array {
   Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
+  Task<Status> CommitAll(Progress progress);
   Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
   Task<Status> DrainAll() {
     return buffer_.Drain([](ChunkIndex) { return true; });

@@ -73,6 +73,8 @@ struct Core {
   Traffic traffic;
   Traffic lifetime_before;  // of earlier lives, from the checkpoint
 
+  uint64_t last_request_us = 0;  // of a user; loop time
+
   const CommitCost commit_cost;
   Event space_changed;  // slots or log room may have become free
   Event append;         // the appender should look whether it can make an entry

@@ -9,8 +9,10 @@ namespace {
 constexpr uint64_t kFlushSoonBytes = Appender::kMaxUnstableBytes / 2;
 constexpr uint64_t kRetryUs = 1000;
 constexpr uint64_t kLongRetryUs = 100'000;
+constexpr uint64_t kRestUs = 1'000'000;
 constexpr int kTries = 3;
-constexpr size_t kStepBatches = 4;   // of commit_width stripes
+constexpr uint32_t kStepBatches = 4;  // of commit_width stripes
+constexpr uint32_t kSmallPart = 8;    // of commit_width: a batch while there is no hurry
 constexpr uint64_t kLeastGain = 64;  // blocks of log, for which a checkpoint may be made
 
 }  // namespace
@@ -131,6 +133,11 @@ Task<void> Keeper::Space() {
       Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
+    } else if (CommitDue() || CheckpointDue()) {
+      Task<void> triggered = Triggered();
+      co_await triggered;
+    } else if (const uint64_t next = NextDueUs(); next != UINT64_MAX) {
+      co_await core_.kick.WaitUntil(next);
     } else {
       co_await core_.kick.Wait();
     }
@@ -191,9 +198,40 @@ bool Keeper::CheckpointPays() const {
   return gain >= std::min(blocks / 8, std::max(kLeastGain, 2 * checkpointer_.written_blocks()));
 }
 
+// How little is left of what the foreground may have before commits begin: 0 none used, 1 all.
+double Keeper::Pressure() const {
+  const auto part = [](double used, double all) { return all <= 0 ? 1.0 : used / all; };
+  const uint64_t blocks = core_.geometry.log_blocks;
+  const uint64_t open = blocks - std::min(blocks, appender_.ClosedBlocks(0));
+  const double log = part(static_cast<double>(appender_.log_charged() * 7) -
+                              static_cast<double>(open * 5),
+                          static_cast<double>(open * 2));
+  const uint32_t closed = core_.geometry.commit_width();
+  const uint32_t least = closed + (core_.geometry.reserve_slots() - closed) / 2;
+  double slots = 0;
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    const uint32_t spare = core_.SlotsToSpare(DeviceIndex(i));
+    if (core_.members.live(DeviceIndex(i)) && spare < least) {
+      slots = std::max(slots, part(least - spare, least - closed));
+    }
+  }
+  return admission_.waiting() ? 1.0 : std::clamp(std::max(log, slots), 0.0, 1.0);
+}
+
+// As long as the last batch took, the devices belong to others; shorter with less space left.
+Task<void> Keeper::Breathe(uint64_t since_us) {
+  const uint64_t now = core_.loop.NowUs();
+  const double rest = 1.0 - Pressure();
+  const auto pause = static_cast<uint64_t>(static_cast<double>(now - since_us) * rest);
+  while (core_.loop.NowUs() < now + pause && !admission_.waiting() && !stop_space_ &&
+         !core_.stop_error) {
+    co_await core_.kick.WaitUntil(now + pause);
+  }
+}
+
 // What can be committed, of the oldest log stripes; a checkpoint if there is nothing.
-Task<Status> Keeper::CommitOldest() {
-  const size_t limit = kStepBatches * core_.geometry.commit_width();
+Task<Status> Keeper::CommitOldest(uint32_t batches, uint32_t width) {
+  const size_t limit = size_t{batches} * width;
   std::vector<StripeIndex> stripes = committer_.OldestStripes(limit);
   if (stripes.empty()) {
     Task<Status> flush = flusher_.FlushAll();
@@ -203,7 +241,7 @@ Task<Status> Keeper::CommitOldest() {
     stripes = committer_.OldestStripes(limit);
   }
   if (!stripes.empty()) {
-    Task<Status> commit = committer_.Commit(stripes);
+    Task<Status> commit = committer_.Commit(stripes, width);
     co_return co_await commit;
   }
   if (LogShort() && appender_.CheckpointGain() != 0) {
@@ -213,20 +251,101 @@ Task<Status> Keeper::CommitOldest() {
   co_return OkStatus();
 }
 
-// One step towards log room or slots; short, so that what comes next is decided anew.
+// One step towards log room or slots; short, so that what comes next is decided anew. Small batches
+// take more log for their installs than was kept free for them: only where there is more.
 Task<Status> Keeper::MakeRoom() {
   if (LogShort() && CheckpointPays()) {
     Task<Status> checkpoint = FlushAndCheckpoint();
     co_return co_await checkpoint;
   }
-  Task<Status> commit = CommitOldest();
+  const uint32_t most = core_.geometry.commit_width();
+  const double pressure = Pressure();
+  const bool hurry = pressure >= 1.0 || !appender_.CanPromise(2 * uint64_t{most}, false);
+  const auto width = std::clamp(static_cast<uint32_t>(most * pressure),
+                                std::max(1U, most / kSmallPart), most);
+  const uint64_t since = core_.loop.NowUs();
+  Task<Status> commit =
+      hurry ? CommitOldest(kStepBatches, most) : CommitOldest(1, width);
   Status committed = co_await commit;
-  if (SlotsShort() && appender_.UrgentRoom() != 0 && !core_.stop_error) {
+  const bool worth = hurry || core_.space.waiting_max() >= most;
+  if (SlotsShort() && worth && appender_.UrgentRoom() != 0 && !core_.stop_error) {
     Task<Status> mark = flusher_.FlushAndMark();
     Status status = co_await mark;
     EPLOG_CO_TRY(status);
   }
+  if (!hurry) {
+    Task<void> breathe = Breathe(since);
+    co_await breathe;
+  }
   co_return committed;
+}
+
+// ----------------------------------------------------------------------------------------------
+// triggers that have nothing to do with space
+
+bool Keeper::CommitDue() const {
+  const PendingTable& pending = core_.state->pending;
+  const uint64_t now = core_.loop.NowUs();
+  if (pending.pending_chunks() == 0 || now < not_before_us_) {
+    return false;
+  }
+  const CommitTriggers& when = core_.options.commit;
+  if (commit_upto_ != 0 && pending.SequenceOf(pending.FirstLive()) <= commit_upto_) {
+    return true;
+  }
+  if (when.idle_us != 0 && now >= core_.last_request_us + when.idle_us) {
+    return true;
+  }
+  return when.age_us != 0 && now >= appender_.OldestPendingUs().value_or(now) + when.age_us;
+}
+
+bool Keeper::CheckpointDue() const {
+  const CheckpointTriggers& when = core_.options.checkpoint;
+  const bool any = appender_.applied().sequence != checkpointer_.covered();
+  const bool far = when.log_bytes != 0 &&
+                   appender_.SinceCheckpoint() * kBlockBytes >= when.log_bytes;
+  const bool late = when.interval_us != 0 &&
+                    core_.loop.NowUs() >= checkpointer_.written_us() + when.interval_us;
+  return any && (far || late);
+}
+
+// When the next of them may be due, if nothing else happens.
+uint64_t Keeper::NextDueUs() const {
+  const CommitTriggers& when = core_.options.commit;
+  uint64_t next = UINT64_MAX;
+  if (core_.state->pending.pending_chunks() != 0) {
+    if (when.idle_us != 0) {
+      next = std::min(next, core_.last_request_us + when.idle_us);
+    }
+    if (const auto oldest = appender_.OldestPendingUs(); when.age_us != 0 && oldest) {
+      next = std::min(next, *oldest + when.age_us);
+    }
+    next = std::max(next, not_before_us_);
+  }
+  if (core_.options.checkpoint.interval_us != 0 &&
+      appender_.applied().sequence != checkpointer_.covered()) {
+    next = std::min(next, checkpointer_.written_us() + core_.options.checkpoint.interval_us);
+  }
+  return next;
+}
+
+Task<void> Keeper::Triggered() {
+  const uint64_t since = core_.loop.NowUs();
+  if (CheckpointDue()) {
+    Task<Status> checkpoint = checkpointer_.Checkpoint(CheckpointKind::kAuto, true);
+    const Status status = co_await checkpoint;
+    static_cast<void>(status);  // a failed one has stopped the array
+    co_return;
+  }
+  const uint64_t before = appender_.applied().sequence;
+  const uint32_t most = core_.geometry.commit_width();
+  Task<Status> commit = CommitOldest(1, std::max(1U, most / 2));
+  const Status status = co_await commit;
+  if (!status.ok() || appender_.applied().sequence == before) {
+    not_before_us_ = core_.loop.NowUs() + kRestUs;
+  }
+  Task<void> breathe = Breathe(since);
+  co_await breathe;
 }
 
 }  // namespace eplog

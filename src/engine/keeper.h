@@ -2,9 +2,12 @@
 // not wait for each other:
 //   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no
 //              append, so that an append may wait for it.
-//   Space:     parity commit when log or slots run short, marks that let freed slots go,
-//   checkpoints
-//              that free log. Its commits append, and so may wait for Stability.
+//   Space:     parity commit when log or slots run short or when a trigger says so, marks that let
+//              freed slots go, checkpoints that free log or are due. What it does appends, and so may
+//              wait for Stability.
+//
+// While nobody waits for space, commits go in small batches with pauses between them, more and
+// faster the less space is left; so the foreground keeps most of the devices.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +43,15 @@ class Keeper {
       core_.kick.NotifyAll();
     }
   }
+  // A write request has ended.
+  void WriteDone() {
+    const uint64_t every = core_.options.commit.every_writes;
+    if (every != 0 && core_.traffic.user_writes - counted_writes_ >= every) {
+      counted_writes_ = core_.traffic.user_writes;
+      commit_upto_ = appender_.applied().sequence;
+      core_.kick.NotifyAll();
+    }
+  }
   // Ends both tasks after what they are doing: Space first, since what it does may wait for
   // Stability.
   Task<void> Stop();
@@ -56,7 +68,13 @@ class Keeper {
   Task<Status> MakeRoom();
   Task<Status> TryEverything();
   Task<void> Pause(int fruitless);
-  Task<Status> CommitOldest();
+  Task<Status> CommitOldest(uint32_t batches, uint32_t width);
+  [[nodiscard]] double Pressure() const;
+  [[nodiscard]] bool CommitDue() const;
+  [[nodiscard]] bool CheckpointDue() const;
+  [[nodiscard]] uint64_t NextDueUs() const;
+  Task<void> Triggered();
+  Task<void> Breathe(uint64_t since_us);
   Task<Status> FlushAndCheckpoint();
 
   Core& core_;
@@ -68,6 +86,9 @@ class Keeper {
   WriteBuffer& buffer_;
   WaitGroup space_task_;
   WaitGroup stability_task_;
+  uint64_t counted_writes_ = 0;  // at the last commit by count
+  uint64_t commit_upto_ = 0;     // what is pending up to this sequence is to be committed
+  uint64_t not_before_us_ = 0;   // triggers rest after a commit that changed nothing
   bool stop_space_ = false;
   bool stop_stability_ = false;
 };

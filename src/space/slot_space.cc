@@ -109,6 +109,14 @@ uint32_t SlotSpace::free_min() const {
   return least;
 }
 
+uint32_t SlotSpace::waiting_max() const {
+  uint32_t most = 0;
+  for (const Ssd& ssd : ssds_) {
+    most = std::max(most, ssd.waiting);
+  }
+  return most;
+}
+
 size_t SlotSpace::memory_bytes() const {
   return ssds_.size() * ssds_[0].used.size() * sizeof(uint64_t) + waiting_.size() * sizeof(Waiting);
 }

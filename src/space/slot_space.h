@@ -60,6 +60,8 @@ class SlotSpace {
   [[nodiscard]] uint32_t free(DeviceIndex ssd) const { return ssds_[ssd.value].free; }
   [[nodiscard]] uint32_t waiting(DeviceIndex ssd) const { return ssds_[ssd.value].waiting; }
   [[nodiscard]] uint32_t free_min() const;
+  // On the SSD that has most.
+  [[nodiscard]] uint32_t waiting_max() const;
   [[nodiscard]] uint64_t reuses() const { return reuses_; }
   [[nodiscard]] bool IsUsed(DeviceIndex ssd, SlotIndex slot) const {
     return (ssds_[ssd.value].used[slot.value / 64] >> (slot.value % 64) & 1) != 0;

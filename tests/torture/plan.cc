@@ -125,6 +125,8 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.width = static_cast<uint32_t>(OneOf(random, {1, 1, 2, 4}));
   plan.engine_flush_us = 5'000'000;
   plan.auto_commit = false;
+  plan.commit = {};
+  plan.checkpoint = {};
   plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) +
                    OneOf(random, {0, 0, 16, 64}) * plan.create.chunk_bytes;
   plan.buffers = {};
@@ -184,6 +186,12 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.buffers.device_chunks = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 4, 16}));
   plan.buffers.stripes = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 3}));
   plan.resizes_buffers = random.OneIn(4);
+  plan.commit.every_writes = OneOf(random, {0, 0, 0, 20, 100});
+  plan.commit.idle_us = OneOf(random, {0, 0, 5'000, 200'000});
+  plan.commit.age_us = OneOf(random, {0, 0, 50'000, 2'000'000});
+  plan.commit.on_close = random.OneIn(3);
+  plan.checkpoint.log_bytes = OneOf(random, {0, 0, 64, 300}) * kBlockBytes;
+  plan.checkpoint.interval_us = OneOf(random, {0, 20'000, 1'000'000, 300'000'000});
   PlanWork(plan, random);
   plan.loses_devices = seed % 2 == 1;
   plan.degrades = plan.loses_devices && random.OneIn(2);

@@ -64,6 +64,8 @@ struct SeedPlan {
   BufferSizes buffers;
   bool resizes_buffers = false;  // while running
   bool auto_commit = true;
+  CommitTriggers commit;
+  CheckpointTriggers checkpoint;
 
   uint32_t width = 1;              // requests at once
   uint64_t operations = 500;       // at least

@@ -76,6 +76,8 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.engine_flush_us = plan_.engine_flush_us;
   options.buffers = plan_.buffers;
   options.auto_commit = plan_.auto_commit;
+  options.commit = plan_.commit;
+  options.checkpoint = plan_.checkpoint;
   options.entropy = random_.Next();
   options.hooks = &hooks;
   hooks.canary = options_.canary;
