@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMaxMergedBytes = size_t{1} << 20;
 constexpr uint64_t kAgeSampleUs = 100'000;
+constexpr size_t kMaxAges = 4096;
 
 }  // namespace
 
@@ -448,6 +449,7 @@ void Appender::Finish(Entry& entry) {
   // without it.
   const Status status = core_.Running();
   promised_blocks_ -= entry.held_blocks;
+  const bool none_pending = core_.state->pending.pending_chunks() == 0;
   if (status.ok()) {
     slot_changes_.freed.clear();
     slot_changes_.kept.clear();
@@ -466,6 +468,9 @@ void Appender::Finish(Entry& entry) {
     flusher_->Applied({header.sequence, header.mark, applied_.place, entry.ssd_mask});
     NoteWrites(entry);
     Count(entry);
+    if (none_pending || header.place == checkpoint_place_) {
+      core_.kick.NotifyAll();  // the keeper's clocks for commits and checkpoints start
+    }
 #ifndef NDEBUG
     CheckInvariants(header);
 #endif
@@ -529,6 +534,12 @@ void Appender::NoteWrites(const Entry& entry) {
   if (!entry.chunk_writes.empty() && (ages_.empty() || now >= ages_.back().second + kAgeSampleUs)) {
     ages_.emplace_back(entry.header.sequence, now);
     static_cast<void>(OldestPendingUs());  // forgets what is older than anything pending
+    if (ages_.size() > kMaxAges) {
+      // Something is pending for very long: half of them tell as much.
+      for (size_t i = 1; i < ages_.size(); ++i) {
+        ages_.erase(ages_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
   }
 }
 
@@ -544,6 +555,12 @@ void Appender::Count(const Entry& entry) {
     (write.parity ? traffic.ssd_parity_bytes : traffic.ssd_data_bytes) +=
         core_.geometry.chunk_bytes;
   }
+}
+
+uint64_t Appender::SequenceAt(uint64_t us) const {
+  const auto later = std::upper_bound(ages_.begin(), ages_.end(), us,
+                                      [](uint64_t at, const auto& age) { return at < age.second; });
+  return later == ages_.begin() ? 0 : std::prev(later)->first;
 }
 
 std::optional<uint64_t> Appender::OldestPendingUs() const {

@@ -169,6 +169,8 @@ class Appender {
   [[nodiscard]] uint64_t LastWrite(ExtentIndex extent) const { return last_write_[extent.value]; }
   // When the oldest still pending chunk was appended, in loop time.
   [[nodiscard]] std::optional<uint64_t> OldestPendingUs() const;
+  // An entry that was appended at that time or before, and about the newest such.
+  [[nodiscard]] uint64_t SequenceAt(uint64_t us) const;
 
   void FailAll();  // the array has stopped: everything queued ends with an error
 

@@ -31,12 +31,12 @@ bool AllZero(std::span<const RowWord> words) {
 
 }  // namespace
 
-std::vector<StripeIndex> Committer::OldestStripes(size_t limit) const {
+std::vector<StripeIndex> Committer::OldestStripes(size_t limit, uint64_t upto) const {
   std::vector<StripeIndex> stripes;
   std::unordered_set<uint32_t> seen;
   std::vector<ChunkIndex> chunks;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
-    if (core_.state->pending.SequenceOf(id) > flusher_.stable()) {
+    if (core_.state->pending.SequenceOf(id) > std::min(upto, flusher_.stable())) {
       return false;
     }
     chunks.clear();
@@ -53,18 +53,18 @@ std::vector<StripeIndex> Committer::OldestStripes(size_t limit) const {
   return stripes;
 }
 
-Task<Status> Committer::Commit(std::span<const StripeIndex> stripes, uint32_t width) {
+Task<Status> Committer::Commit(std::span<const StripeIndex> stripes, Batch size) {
   Status first_failure;
   while (!stripes.empty()) {
     Task<AsyncMutex::Guard> locking = turn_.Lock();
     const AsyncMutex::Guard guard = co_await locking;
-    Task<Result<size_t>> room = WaitForRoom(stripes, width);
+    Task<Result<size_t>> room = WaitForRoom(stripes, size.stripes);
     const Result<size_t> count = co_await room;
     if (!count.ok()) {
       Error error = count.error();
       co_return Fail(std::move(error));
     }
-    Task<Status> batch = CommitBatch(stripes.first(*count));
+    Task<Status> batch = CommitBatch(stripes.first(*count), size.at_once);
     Status status = co_await batch;
     Status running = core_.Running();
     EPLOG_CO_TRY(running);
@@ -122,7 +122,7 @@ Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes
   }
 }
 
-Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
+Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32_t at_once) {
   // Rows are locked in ascending order, as by everybody who holds several: no circle of waiting.
   std::vector<StripeIndex> order(stripes.begin(), stripes.end());
   std::sort(order.begin(), order.end());
@@ -142,6 +142,8 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes) {
   }
   TaskGroup group(core_.loop);
   for (const auto& install : installs) {
+    Task<void> below = group.WaitBelow(at_once);
+    co_await below;
     group.Start(Prepare(*install));
   }
   Task<Status> all = group.Wait();

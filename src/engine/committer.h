@@ -30,17 +30,24 @@ class Committer {
         turn_(core.loop) {}
 
   // Stripes with pending chunks that are stable, those of the oldest log stripes first; at most
-  // `limit`. Stripes whose commit failed are left out until ForgetFailures.
-  [[nodiscard]] std::vector<StripeIndex> OldestStripes(size_t limit) const;
+  // `limit`, and only of log stripes up to `upto`. Stripes whose commit failed are left out until
+  // ForgetFailures.
+  [[nodiscard]] std::vector<StripeIndex> OldestStripes(size_t limit,
+                                                       uint64_t upto = UINT64_MAX) const;
 
-  // Commits what is pending *and stable* in these stripes, `width` at once or what slots and log
-  // permit; the installs of one such batch are submitted together, so that they share entries
+  // How many stripes are committed together, and how many of them are read and written at once.
+  struct Batch {
+    uint32_t stripes = 0;
+    uint32_t at_once = 0;
+  };
+  // Commits what is pending *and stable* in these stripes, in batches or what slots and log permit; the installs of one such batch are submitted together, so that they share entries
   // (section 5). Waits for slots, never for log room: kBusy without it, after what was done so far.
   // A stripe that cannot be read does not keep the others from being committed; its error is
   // returned in the end.
-  Task<Status> Commit(std::span<const StripeIndex> stripes, uint32_t width);
+  Task<Status> Commit(std::span<const StripeIndex> stripes, Batch size);
   Task<Status> Commit(std::span<const StripeIndex> stripes) {
-    return Commit(stripes, core_.geometry.commit_width());
+    const uint32_t width = core_.geometry.commit_width();
+    return Commit(stripes, {width, width});
   }
 
   // There is log room to commit a stripe at least.
@@ -54,7 +61,7 @@ class Committer {
 
   [[nodiscard]] size_t FittingSlots(std::span<const StripeIndex> stripes) const;
   Task<Result<size_t>> WaitForRoom(std::span<const StripeIndex> stripes, uint32_t width);
-  Task<Status> CommitBatch(std::span<const StripeIndex> stripes);
+  Task<Status> CommitBatch(std::span<const StripeIndex> stripes, uint32_t at_once);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);
   Task<Status> WriteParity(Install& install, std::span<const Buffer> parity);

@@ -12,7 +12,8 @@ constexpr uint64_t kLongRetryUs = 100'000;
 constexpr uint64_t kRestUs = 1'000'000;
 constexpr int kTries = 3;
 constexpr uint32_t kStepBatches = 4;  // of commit_width stripes
-constexpr uint32_t kSmallPart = 8;    // of commit_width: a batch while there is no hurry
+constexpr uint32_t kSmallPart = 4;    // of commit_width: a batch while there is no hurry,
+constexpr uint32_t kFewAtOnce = 2;    // and so many of its stripes at once
 constexpr uint64_t kLeastGain = 64;  // blocks of log, for which a checkpoint may be made
 
 }  // namespace
@@ -133,7 +134,7 @@ Task<void> Keeper::Space() {
       Task<Status> mark = appender_.AppendMark();
       const Status status = co_await mark;
       static_cast<void>(status);  // a failed append has stopped the array
-    } else if (CommitDue() || CheckpointDue()) {
+    } else if (DueUpto() != 0 || CheckpointDue()) {
       Task<void> triggered = Triggered();
       co_await triggered;
     } else if (const uint64_t next = NextDueUs(); next != UINT64_MAX) {
@@ -230,18 +231,17 @@ Task<void> Keeper::Breathe(uint64_t since_us) {
 }
 
 // What can be committed, of the oldest log stripes; a checkpoint if there is nothing.
-Task<Status> Keeper::CommitOldest(uint32_t batches, uint32_t width) {
-  const size_t limit = size_t{batches} * width;
-  std::vector<StripeIndex> stripes = committer_.OldestStripes(limit);
+Task<Status> Keeper::CommitOldest(CommitStep step) {
+  std::vector<StripeIndex> stripes = committer_.OldestStripes(step.stripes, step.upto);
   if (stripes.empty()) {
     Task<Status> flush = flusher_.FlushAll();
     Status status = co_await flush;
     EPLOG_CO_TRY(status);
     committer_.ForgetFailures();
-    stripes = committer_.OldestStripes(limit);
+    stripes = committer_.OldestStripes(step.stripes, step.upto);
   }
   if (!stripes.empty()) {
-    Task<Status> commit = committer_.Commit(stripes, width);
+    Task<Status> commit = committer_.Commit(stripes, step.batch);
     co_return co_await commit;
   }
   if (LogShort() && appender_.CheckpointGain() != 0) {
@@ -261,11 +261,15 @@ Task<Status> Keeper::MakeRoom() {
   const uint32_t most = core_.geometry.commit_width();
   const double pressure = Pressure();
   const bool hurry = pressure >= 1.0 || !appender_.CanPromise(2 * uint64_t{most}, false);
-  const auto width = std::clamp(static_cast<uint32_t>(most * pressure),
-                                std::max(1U, most / kSmallPart), most);
+  CommitStep step{kStepBatches * most, UINT64_MAX, {most, most}};
+  if (!hurry) {
+    step.batch.stripes = step.stripes = std::max(1U, most / kSmallPart);
+    // Bursts are what the foreground feels: more at once only when pauses alone are not enough.
+    const double more = most * std::max(0.0, pressure - 0.5);
+    step.batch.at_once = std::max(kFewAtOnce, static_cast<uint32_t>(more));
+  }
   const uint64_t since = core_.loop.NowUs();
-  Task<Status> commit =
-      hurry ? CommitOldest(kStepBatches, most) : CommitOldest(1, width);
+  Task<Status> commit = CommitOldest(step);
   Status committed = co_await commit;
   const bool worth = hurry || core_.space.waiting_max() >= most;
   if (SlotsShort() && worth && appender_.UrgentRoom() != 0 && !core_.stop_error) {
@@ -283,30 +287,31 @@ Task<Status> Keeper::MakeRoom() {
 // ----------------------------------------------------------------------------------------------
 // triggers that have nothing to do with space
 
-bool Keeper::CommitDue() const {
+// What is pending up to this sequence is to be committed now; 0: nothing.
+uint64_t Keeper::DueUpto() const {
   const PendingTable& pending = core_.state->pending;
   const uint64_t now = core_.loop.NowUs();
   if (pending.pending_chunks() == 0 || now < not_before_us_) {
-    return false;
+    return 0;
   }
   const CommitTriggers& when = core_.options.commit;
-  if (commit_upto_ != 0 && pending.SequenceOf(pending.FirstLive()) <= commit_upto_) {
-    return true;
-  }
+  uint64_t upto = commit_upto_;
   if (when.idle_us != 0 && now >= core_.last_request_us + when.idle_us) {
-    return true;
+    upto = UINT64_MAX;
   }
-  return when.age_us != 0 && now >= appender_.OldestPendingUs().value_or(now) + when.age_us;
+  const uint64_t oldest = pending.SequenceOf(pending.FirstLive());
+  if (when.age_us != 0 && now >= appender_.OldestPendingUs().value_or(now) + when.age_us) {
+    upto = std::max({upto, oldest, appender_.SequenceAt(now - when.age_us)});
+  }
+  return oldest <= upto ? upto : 0;
 }
 
 bool Keeper::CheckpointDue() const {
   const CheckpointTriggers& when = core_.options.checkpoint;
   const bool any = appender_.applied().sequence != checkpointer_.covered();
-  const bool far = when.log_bytes != 0 &&
-                   appender_.SinceCheckpoint() * kBlockBytes >= when.log_bytes;
   const bool late = when.interval_us != 0 &&
                     core_.loop.NowUs() >= checkpointer_.written_us() + when.interval_us;
-  return any && (far || late);
+  return any && (CheckpointFar() || late);
 }
 
 // When the next of them may be due, if nothing else happens.
@@ -338,8 +343,8 @@ Task<void> Keeper::Triggered() {
     co_return;
   }
   const uint64_t before = appender_.applied().sequence;
-  const uint32_t most = core_.geometry.commit_width();
-  Task<Status> commit = CommitOldest(1, std::max(1U, most / 2));
+  const uint32_t width = std::max(1U, core_.geometry.commit_width() / kSmallPart);
+  Task<Status> commit = CommitOldest({width, DueUpto(), {width, kFewAtOnce}});
   const Status status = co_await commit;
   if (!status.ok() || appender_.applied().sequence == before) {
     not_before_us_ = core_.loop.NowUs() + kRestUs;

@@ -39,7 +39,7 @@ class Keeper {
   void Start();
   // Cheap: kicks if something begins to run short.
   void LookSoon() {
-    if (LogShort() || SlotsShort() || RingsShort()) {
+    if (LogShort() || SlotsShort() || RingsShort() || CheckpointFar()) {
       core_.kick.NotifyAll();
     }
   }
@@ -68,9 +68,18 @@ class Keeper {
   Task<Status> MakeRoom();
   Task<Status> TryEverything();
   Task<void> Pause(int fruitless);
-  Task<Status> CommitOldest(uint32_t batches, uint32_t width);
+  struct CommitStep {
+    uint32_t stripes = 0;
+    uint64_t upto = UINT64_MAX;  // of what is pending up to this sequence
+    Committer::Batch batch;
+  };
+  Task<Status> CommitOldest(CommitStep step);
   [[nodiscard]] double Pressure() const;
-  [[nodiscard]] bool CommitDue() const;
+  [[nodiscard]] uint64_t DueUpto() const;
+  [[nodiscard]] bool CheckpointFar() const {
+    const uint64_t bytes = core_.options.checkpoint.log_bytes;
+    return bytes != 0 && appender_.SinceCheckpoint() * kBlockBytes >= bytes;
+  }
   [[nodiscard]] bool CheckpointDue() const;
   [[nodiscard]] uint64_t NextDueUs() const;
   Task<void> Triggered();

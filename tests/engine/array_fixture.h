@@ -47,6 +47,8 @@ struct ArrayShape {
   uint32_t reserve_percent = 10;
   uint32_t headers_a_ring_block = 0;  // at most; 0 = as many as fit
   BufferSizes buffers;
+  CommitTriggers commit;
+  CheckpointTriggers checkpoint;
   // Latencies of an SSD and of a log device; none unless given.
   DeviceDelays ssd_delays;
   DeviceDelays log_delays;
@@ -106,6 +108,8 @@ class TestArray {
     options.entropy = ++lives_;
     options.auto_commit = shape_.auto_commit;
     options.buffers = shape_.buffers;
+    options.commit = shape_.commit;
+    options.checkpoint = shape_.checkpoint;
     options.read_only = read_only;
     hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
     options.hooks = &hooks_;
