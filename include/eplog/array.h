@@ -121,6 +121,8 @@ class Array {
   virtual Task<Status> Commit(Progress progress) = 0;
   // Checkpoint of the state when called; counts on return (I9).
   virtual Task<Status> Checkpoint(CheckpointKind kind) = 0;
+  // Tells every SSD that takes it (TRIM) of all its free slots. The bytes; 0 also where none does.
+  virtual Task<Result<uint64_t>> DiscardFree(Progress progress) = 0;
   // Every reference, CRC and parity. Changes nothing. For a read-only opened or idle array.
   virtual Task<Result<CheckReport>> Check(Progress progress) = 0;
 

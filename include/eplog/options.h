@@ -28,6 +28,8 @@ struct CreateOptions {
   uint64_t entropy = 0;         // seeds the UUIDs; pass real randomness outside tests
 };
 
+inline constexpr uint32_t kMaxBufferChunks = 1U << 20;  // and stripes: what anybody may ask for
+
 // RAM in which writes are acknowledged before they are in the log. Flushes see to what lies there.
 struct BufferSizes {
   uint32_t device_chunks = 0;  // updates, for each SSD; 0 = none
@@ -57,6 +59,7 @@ struct OpenOptions {
   bool read_only = false;  // recover in RAM, write nothing
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)
+  bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while
   uint64_t engine_flush_us = 5'000'000;  // nothing stays unstable for longer (I4)
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array

@@ -111,6 +111,8 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddStatus(app, run);
   AddCommit(app, run);
   AddCheckpoint(app, run);
+  AddDiscard(app, run);
+  AddBuffers(app, run);
   AddCheck(app, run);
   AddInspect(app, run);
 }

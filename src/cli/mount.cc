@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "cli/console.h"
 #include "cli/mount_table.h"
 #include "cli/session.h"
+#include "cli/units.h"
 #include "cli/verbs.h"
 #include "frontend/control.h"
 #include "frontend/daemon.h"
@@ -31,6 +33,10 @@ struct MountCommand {
   bool foreground = false;
   bool read_only = false;
   bool allow_other = false;
+  uint32_t device_buffer = 0;
+  uint32_t stripe_buffer = 0;
+  std::string commit_every = "off";
+  std::string commit_idle = "1m";
   // Not in the help: for crash tests, which kill the serving process (see MemberOptions).
   bool test_volatile_cache = false;
   bool test_ignore_flush = false;
@@ -138,6 +144,40 @@ Status CheckNotServed(const ArrayFile& file) {
                           ShellWord(file.Argument().string())));
 }
 
+// A number or a time that may be off.
+template <typename Parse>
+Status ParseOrOff(const std::string& text, const char* option, Parse parse, uint64_t& into) {
+  if (text == "off" || text == "0") {
+    into = 0;
+    return OkStatus();
+  }
+  const Result<uint64_t> value = parse(text);
+  if (!value.ok()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} {}: {}, or 'off'", option, text, value.error().message));
+  }
+  into = *value;
+  return OkStatus();
+}
+
+Result<uint64_t> ParseCount(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "needs a number of write requests, such as 10000");
+  }
+  return value;
+}
+
+Result<OpenOptions> OptionsOf(const MountCommand& command) {
+  OpenOptions open;
+  open.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
+  EPLOG_TRY(ParseOrOff(command.commit_every, "--commit-every", ParseCount,
+                       open.commit.every_writes));
+  EPLOG_TRY(ParseOrOff(command.commit_idle, "--commit-idle", ParseDuration, open.commit.idle_us));
+  return open;
+}
+
 // In the serving process.
 int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
                         const std::string& directory, const ReadyFn& ready) {
@@ -145,7 +185,11 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   options.read_only = command.read_only;
   options.volatile_cache = command.test_volatile_cache;
   options.ignore_flush = command.test_ignore_flush;
-  auto session = Session::Open(kVerb, file, options);
+  const auto open = OptionsOf(command);
+  if (!open.ok()) {
+    return ReportError(kVerb, open.error());
+  }
+  auto session = Session::Open(kVerb, file, options, *open);
   if (!session.ok()) {
     return ReportError(kVerb, session.error());
   }
@@ -194,6 +238,9 @@ void RemoveIfEmpty(const std::string& log) {
 }
 
 int RunMount(const MountCommand& command) {
+  if (const auto open = OptionsOf(command); !open.ok()) {
+    return ReportError(kVerb, open.error());
+  }
   auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
@@ -241,6 +288,22 @@ void AddMount(CLI::App& app, Run& run) {
   verb->add_flag("--read-only", command->read_only, "recover in memory and write nothing");
   verb->add_flag("--allow-other", command->allow_other,
                  "let other users in, by the files' permissions");
+  verb->add_option("--device-buffer", command->device_buffer,
+                   "chunks of each SSD in which updates wait and absorb others; 0 = off")
+      ->type_name("CHUNKS")
+      ->check(CLI::Range(0U, kMaxBufferChunks));
+  verb->add_option("--stripe-buffer", command->stripe_buffer,
+                   "stripes in which new data waits to become whole; 0 = off")
+      ->type_name("STRIPES")
+      ->check(CLI::Range(0U, kMaxBufferChunks));
+  verb->add_option("--commit-every", command->commit_every,
+                   "commit parity after so many write requests, or off")
+      ->type_name("N|off")
+      ->capture_default_str();
+  verb->add_option("--commit-idle", command->commit_idle,
+                   "commit parity after so long without a request, or off")
+      ->type_name("TIME|off")
+      ->capture_default_str();
   verb->add_flag("--test-volatile-cache", command->test_volatile_cache)->group("");
   verb->add_flag("--test-ignore-flush", command->test_ignore_flush)->group("");
   verb->footer("Example:\n  eplog mount ./array ./mnt");

@@ -46,7 +46,8 @@ Status CheckUuid(const ArrayFile& file) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
-                                               const MemberOptions& options) {
+                                               const MemberOptions& options,
+                                               OpenOptions open) {
   std::unique_ptr<Session> session(new Session());
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {
@@ -62,7 +63,6 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   for (const std::string& missing : session->members_.missing) {
     Warn(verb, missing);
   }
-  OpenOptions open;
   open.read_only = options.read_only;
   open.entropy = Entropy();
   auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));

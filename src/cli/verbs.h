@@ -18,6 +18,8 @@ void AddVolume(CLI::App& app, Run& run);
 void AddStatus(CLI::App& app, Run& run);
 void AddCommit(CLI::App& app, Run& run);
 void AddCheckpoint(CLI::App& app, Run& run);
+void AddBuffers(CLI::App& app, Run& run);
+void AddDiscard(CLI::App& app, Run& run);
 void AddCheck(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);
 

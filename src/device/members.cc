@@ -117,6 +117,23 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
   co_return status;
 }
 
+Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes,
+                                uint64_t length_bytes) {
+  if (!live(device)) {
+    co_return NotLive(device);
+  }
+  if (before_io_) {
+    before_io_(device, IoKind::kDiscard);
+  }
+  ++counters_[device.value].discards;
+  Task<Status> discard = devices_[device.value]->Discard(offset_bytes, length_bytes);
+  Status status = co_await discard;
+  if (status.ok()) {
+    counters_[device.value].bytes_discarded += length_bytes;
+  }
+  co_return status;
+}
+
 Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (!live(device)) {
     co_return NotLive(device);

@@ -37,6 +37,8 @@ struct MemberCounters {
   uint64_t flushes = 0;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
+  uint64_t discards = 0;
+  uint64_t bytes_discarded = 0;
   uint64_t read_errors = 0;
   uint64_t write_errors = 0;  // flushes too
   uint64_t corrupt_chunks = 0;
@@ -69,6 +71,7 @@ class MemberSet {
   Task<Status> Write(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> from,
                      IoKind kind);
   Task<Status> Flush(DeviceIndex device);
+  Task<Status> Discard(DeviceIndex device, uint64_t offset_bytes, uint64_t length_bytes);
 
   // One contiguous buffer.
   Task<Status> ReadBytes(DeviceIndex device, uint64_t offset_bytes, std::span<std::byte> into);

@@ -23,6 +23,7 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       superblocks_(core_, assembly_.winner, assembly_.generations),
       checkpointer_(core_, appender_, flusher_, superblocks_),
       keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_, buffer_),
+      discarder_(core_, admission_),
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       requests_(loop) {
   admission_.set_keeper(keeper_);
@@ -94,6 +95,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
                 "I11: the epoch is marked as opened before the first foreground write");
     keeper_.Start();
     buffer_.Open();
+    discarder_.Open();
     volumes_.Open();
   }
   co_return OkStatus();
@@ -108,6 +110,8 @@ Task<Status> ArrayImpl::Close() {
   if (core_.options.read_only) {
     co_return OkStatus();
   }
+  Task<void> discarder_closing = discarder_.Close();
+  co_await discarder_closing;
   Task<void> draining_buffers = buffer_.Close();
   co_await draining_buffers;
   if (core_.options.commit.on_close) {
@@ -484,6 +488,14 @@ Task<Status> ArrayImpl::CommitAll(Progress progress) {
   EPLOG_CO_TRY(failure);
   Task<Status> last = flusher_.FlushAll();
   co_return co_await last;
+}
+
+Task<Result<uint64_t>> ArrayImpl::DiscardFree(Progress progress) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Result<uint64_t>> discarding = discarder_.DiscardAll(std::move(progress));
+  co_return co_await discarding;
 }
 
 Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {

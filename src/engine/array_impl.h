@@ -14,6 +14,7 @@
 #include "engine/chunk_reader.h"
 #include "engine/committer.h"
 #include "engine/core.h"
+#include "engine/discarder.h"
 #include "engine/flusher.h"
 #include "engine/keeper.h"
 #include "engine/superblocks.h"
@@ -49,6 +50,7 @@ class ArrayImpl final : public Array {
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
   Task<Status> Checkpoint(CheckpointKind kind) override;
+  Task<Result<uint64_t>> DiscardFree(Progress progress) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
   void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
@@ -100,6 +102,7 @@ class ArrayImpl final : public Array {
   Superblocks superblocks_;
   Checkpointer checkpointer_;
   Keeper keeper_;
+  Discarder discarder_;
   eplog::Volumes volumes_;
   WaitGroup requests_;
   bool closing_ = false;

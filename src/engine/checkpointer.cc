@@ -53,6 +53,7 @@ bool Checkpointer::TakeIncremental(CheckpointKind kind) const {
   const uint64_t blocks = DivideUp(bytes, kPagePayloadBytes) + 1;
   if (used_blocks_ + blocks + core_.geometry.max_checkpoint_blocks() >
       core_.geometry.metadata_blocks) {
+    ++core_.hooks.metadata_full;
     return false;
   }
   uint64_t since = bytes;

@@ -54,6 +54,7 @@ struct EngineHooks {
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
   uint64_t full_checkpoints_written = 0;
   uint64_t incremental_checkpoints_written = 0;
+  uint64_t metadata_full = 0;  // an incremental checkpoint would have left no room for a full one
   uint64_t delta_commits = 0;  // stripes committed from their old parity
   uint64_t buffer_hits = 0;
   uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers

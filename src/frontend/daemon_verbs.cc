@@ -43,6 +43,7 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"checkpoint", &DaemonVerbs::Checkpoint},      {"volume-create", &DaemonVerbs::CreateVolume},
       {"volume-list", &DaemonVerbs::ListVolumes},    {"volume-resize", &DaemonVerbs::ResizeVolume},
       {"volume-delete", &DaemonVerbs::DeleteVolume}, {"umount", &DaemonVerbs::Umount},
+      {"discard", &DaemonVerbs::Discard},            {"buffers", &DaemonVerbs::SetBuffers},
   };
   for (const Entry& entry : kVerbs) {
     if (verb == entry.verb) {
@@ -86,6 +87,33 @@ Task<Result<Json>> DaemonVerbs::Commit(Json /*request*/, ProgressSink progress) 
 Task<Result<Json>> DaemonVerbs::Checkpoint(Json /*request*/, ProgressSink /*progress*/) {
   Status status = co_await array_.Checkpoint(CheckpointKind::kAuto);
   EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+Task<Result<Json>> DaemonVerbs::Discard(Json /*request*/, ProgressSink progress) {
+  Task<Result<uint64_t>> task = array_.DiscardFree(std::move(progress));
+  Result<uint64_t> bytes = co_await task;
+  EPLOG_CO_TRY(bytes);
+  Json result = {{"bytes", *bytes}};
+  co_return result;
+}
+
+// {"device_chunks": N, "stripes": N}, both needed.
+Task<Result<Json>> DaemonVerbs::SetBuffers(Json request, ProgressSink /*progress*/) {
+  const auto number = [&](const char* name) -> std::optional<uint32_t> {
+    const auto found = request.find(name);
+    const bool fits = found != request.end() && found->is_number_unsigned() &&
+                      found->get<uint64_t>() <= kMaxBufferChunks;
+    return fits ? std::optional(found->get<uint32_t>()) : std::nullopt;
+  };
+  const auto chunks = number("device_chunks");
+  const auto stripes = number("stripes");
+  if (!chunks || !stripes) {
+    co_return Fail(ErrorCode::kInvalidArgument,
+                   "device_chunks and stripes are numbers up to " +
+                       std::to_string(kMaxBufferChunks));
+  }
+  array_.SetBuffers({.device_chunks = *chunks, .stripes = *stripes});
   co_return Json();
 }
 

@@ -45,6 +45,8 @@ class DaemonVerbs {
   Task<Result<Json>> GetStatus(Json request, ProgressSink progress);
   Task<Result<Json>> Commit(Json request, ProgressSink progress);
   Task<Result<Json>> Checkpoint(Json request, ProgressSink progress);
+  Task<Result<Json>> Discard(Json request, ProgressSink progress);
+  Task<Result<Json>> SetBuffers(Json request, ProgressSink progress);
   Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
   Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
   Task<Result<Json>> ResizeVolume(Json request, ProgressSink progress);

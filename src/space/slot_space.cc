@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -21,6 +22,80 @@ void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex slot) {
   EPLOG_CHECK(!IsUsed(ssd, slot), "I1: a slot is referenced twice");
   ssds_[ssd.value].used[slot.value / 64] |= uint64_t{1} << (slot.value % 64);
   --ssds_[ssd.value].free;
+  Forget(ssds_[ssd.value], slot);
+}
+
+void SlotSpace::NoteFreed() {
+  for (Ssd& ssd : ssds_) {
+    ssd.freed.assign(ssd.used.size(), 0);
+    ssd.long_free.assign(ssd.used.size(), 0);
+  }
+}
+
+void SlotSpace::Note(Ssd& space, SlotIndex slot) {
+  if (!space.freed.empty()) {
+    space.freed[slot.value / 64] |= uint64_t{1} << (slot.value % 64);
+    ++noted_;
+  }
+}
+
+void SlotSpace::Forget(Ssd& space, SlotIndex slot) {
+  if (space.freed.empty()) {
+    return;
+  }
+  const uint64_t bit = uint64_t{1} << (slot.value % 64);
+  noted_ -= ((space.freed[slot.value / 64] | space.long_free[slot.value / 64]) & bit) != 0 ? 1 : 0;
+  space.freed[slot.value / 64] &= ~bit;
+  space.long_free[slot.value / 64] &= ~bit;
+}
+
+void SlotSpace::AgeFreed() {
+  for (Ssd& ssd : ssds_) {
+    for (size_t i = 0; i < ssd.freed.size(); ++i) {
+      ssd.long_free[i] |= std::exchange(ssd.freed[i], 0);
+    }
+  }
+}
+
+std::optional<SlotSpace::Run> SlotSpace::Borrow(DeviceIndex ssd, SlotIndex from, uint32_t least,
+                                                uint32_t most, Which which) {
+  const Ssd& space = ssds_[ssd.value];
+  const auto word = [&](size_t i) {
+    return which == Which::kLongFree ? space.long_free[i] : ~space.used[i];
+  };
+  Run run{from, 0};
+  for (uint32_t slot = from.value; slot < geometry_.slots && run.count < most;) {
+    const uint64_t rest = word(slot / 64) >> (slot % 64);
+    if (rest == 0 && run.count == 0) {
+      slot = (slot / 64 + 1) * 64;
+      continue;
+    }
+    if ((rest & 1) != 0) {
+      run.first = run.count == 0 ? SlotIndex(slot) : run.first;
+      ++run.count;
+    } else if (run.count >= least) {
+      break;
+    } else {
+      run.count = 0;
+    }
+    ++slot;
+  }
+  if (run.count < least) {
+    return std::nullopt;
+  }
+  for (uint32_t i = 0; i < run.count; ++i) {
+    MarkUsed(ssd, SlotIndex(run.first.value + i));
+  }
+  return run;
+}
+
+void SlotSpace::Return(DeviceIndex ssd, Run run) {
+  Ssd& space = ssds_[ssd.value];
+  for (uint32_t slot = run.first.value; slot < run.first.value + run.count; ++slot) {
+    EPLOG_CHECK(IsUsed(ssd, SlotIndex(slot)), "a borrowed slot was given back already");
+    space.used[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  }
+  space.free += run.count;
 }
 
 SlotIndex SlotSpace::Claim(DeviceIndex ssd) {
@@ -60,6 +135,7 @@ void SlotSpace::Release(DeviceIndex ssd, SlotIndex slot) {
   EPLOG_CHECK(IsUsed(ssd, slot), "I1: a free slot is freed");
   space.used[slot.value / 64] &= ~(uint64_t{1} << (slot.value % 64));
   ++space.free;
+  Note(space, slot);
 }
 
 bool SlotSpace::Covered(uint64_t mark) {

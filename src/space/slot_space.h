@@ -53,6 +53,23 @@ class SlotSpace {
     return waiting_.empty() ? std::nullopt : std::optional(waiting_.back().sequence);
   }
 
+  // ---- discard: free slots of which the SSD may be told
+  struct Run {
+    SlotIndex first;
+    uint32_t count = 0;
+  };
+  enum class Which : uint8_t { kFree, kLongFree };
+  // From now on slots that become free are noted.
+  void NoteFreed();
+  [[nodiscard]] bool any_freed() const { return noted_ != 0; }
+  // Those noted before the last call count as free for long now.
+  void AgeFreed();
+  // The first run of at least `least` such slots from `from` on, at most `most` of it: taken until
+  // Return.
+  std::optional<Run> Borrow(DeviceIndex ssd, SlotIndex from, uint32_t least, uint32_t most,
+                            Which which);
+  void Return(DeviceIndex ssd, Run run);
+
   // Pins count; a slot that becomes free while pinned waits for its last Unpin.
   void Pin(DeviceIndex ssd, SlotIndex slot) { ++pins_[Key(ssd, slot)].count; }
   void Unpin(DeviceIndex ssd, SlotIndex slot);
@@ -75,6 +92,9 @@ class SlotSpace {
     uint32_t waiting = 0;
     uint32_t cursor = 0;
     bool wrapped = false;
+    // Free and noted: since the last aging, and before. Empty unless slots are noted.
+    std::vector<uint64_t> freed;
+    std::vector<uint64_t> long_free;
   };
   struct Waiting {
     uint64_t sequence;
@@ -89,6 +109,8 @@ class SlotSpace {
     return uint64_t{ssd.value} << 32 | slot.value;
   }
   void Release(DeviceIndex ssd, SlotIndex slot);
+  void Note(Ssd& space, SlotIndex slot);
+  void Forget(Ssd& space, SlotIndex slot);
 
   const Geometry& geometry_;
   std::vector<Ssd> ssds_;
@@ -96,6 +118,7 @@ class SlotSpace {
   std::pmr::unsynchronized_pool_resource pin_memory_;  // pins come and go with every read
   std::pmr::unordered_map<uint64_t, PinState> pins_{&pin_memory_};
   uint64_t reuses_ = 0;
+  uint64_t noted_ = 0;
   bool lowest_first_ = false;
 };
 

@@ -43,6 +43,7 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   decoded_chunks += hooks.decoded_chunks;
   full_checkpoints += hooks.full_checkpoints_written;
   incremental_checkpoints += hooks.incremental_checkpoints_written;
+  metadata_full += hooks.metadata_full;
   delta_commits += hooks.delta_commits;
   buffer_hits += hooks.buffer_hits;
   partial_drains += hooks.partial_drains;
@@ -106,6 +107,7 @@ std::string Coverage::ToString() const {
       {"full checkpoints", full_checkpoints},
       {"incremental checkpoints", incremental_checkpoints},
       {"commits by delta", delta_commits},
+      {"  full for want of room", metadata_full},
       {"hits in buffers", buffer_hits},
       {"partial drains", partial_drains},
       {"whole stripes out of buffers", buffered_stripes},
@@ -134,6 +136,16 @@ std::string Coverage::Missing(uint64_t least) const {
   need("crashes during recovery", StruckInRecovery(*this));
   need("ring wraps", ring_wraps);
   need("slot reuses", slot_reuses);
+  need("writes refused for space", no_space);
+  need("waits for space", space_waits);
+  need("trims", trims);
+  need("early deaths", early_deaths);
+  need("incremental checkpoints", incremental_checkpoints);
+  need("full checkpoints", full_checkpoints);
+  need("full checkpoints for want of room", metadata_full);
+  need("partial drains", partial_drains);
+  need("whole stripes out of buffers", buffered_stripes);
+  need("commits by delta", delta_commits);
   return text;
 }
 

@@ -47,6 +47,7 @@ struct Coverage {
   uint64_t decoded_chunks = 0;
   uint64_t full_checkpoints = 0;
   uint64_t incremental_checkpoints = 0;
+  uint64_t metadata_full = 0;
   uint64_t delta_commits = 0;
   uint64_t buffer_hits = 0;
   uint64_t partial_drains = 0;

@@ -263,6 +263,13 @@ Task<void> Workload::RunOp(Op op) {
       task = RandomVolumeChange(op);
       break;
     case Op::kIdle:
+      if (scene_.plan.discard && scene_.random.OneIn(4)) {
+        Task<Result<uint64_t>> discard = array_.DiscardFree(Progress());
+        const Result<uint64_t> bytes = co_await discard;
+        if (!bytes.ok()) {
+          Answer("a discard", Fail(bytes.error()), false);
+        }
+      }
       co_await loop_.Sleep(scene_.random.Below(scene_.random.OneIn(4) ? 8'000'000 : 20'000));
       progress_us_ = loop_.NowUs();
       co_return;

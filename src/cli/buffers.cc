@@ -1,0 +1,62 @@
+// eplog buffers: change the write buffers of a mounted array.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "buffers";
+
+struct BuffersCommand {
+  std::string array;
+  uint32_t device_buffer = 0;
+  uint32_t stripe_buffer = 0;
+};
+
+int RunBuffers(const BuffersCommand& command) {
+  auto file = LoadArrayFile(command.array);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  const auto done = AskServer(*file, {{"verb", kVerb},
+                                      {"device_chunks", command.device_buffer},
+                                      {"stripes", command.stripe_buffer}});
+  if (!done.ok() && done.error().code == ErrorCode::kNotFound) {
+    return ReportError(kVerb, Error{ErrorCode::kNotFound,
+                                    fmt::format("{} is not mounted: mount it with --device-buffer "
+                                                "and --stripe-buffer",
+                                                file->Argument().string())});
+  }
+  if (!done.ok()) {
+    return ReportError(kVerb, done.error());
+  }
+  Print(fmt::format("buffers of '{}': {} chunks an SSD for updates, {} stripes for new data",
+                    file->name, command.device_buffer, command.stripe_buffer));
+  return kDone;
+}
+
+}  // namespace
+
+void AddBuffers(CLI::App& app, Run& run) {
+  auto command = std::make_shared<BuffersCommand>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb, "set the write buffers of a mounted array; what is not named is off");
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_option("--device-buffer", command->device_buffer, "chunks of each SSD for updates")
+      ->type_name("CHUNKS")
+      ->check(CLI::Range(0U, kMaxBufferChunks));
+  verb->add_option("--stripe-buffer", command->stripe_buffer, "stripes for new data")
+      ->type_name("STRIPES")
+      ->check(CLI::Range(0U, kMaxBufferChunks));
+  verb->footer("Example:\n  eplog buffers ./array --device-buffer 64");
+  verb->callback([command, &run] { run = [command] { return RunBuffers(*command); }; });
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,53 @@
+// eplog discard: tell the SSDs of all free slots (TRIM).
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+#include "frontend/status_json.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "discard";
+
+int RunDiscard(const std::string& argument) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  ProgressBar bar(kVerb, "discarding free slots", ProgressBar::Unit::kCount);
+  const auto offline = [&](Session& session) -> Result<Json> {
+    auto bytes = session.Run(session.array().DiscardFree(bar.Sink()));
+    EPLOG_TRY(bytes);
+    return Json{{"bytes", *bytes}};
+  };
+  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  bar.Finish();
+  if (!done.ok()) {
+    return ReportError(kVerb, done.error());
+  }
+  const uint64_t bytes = done->value("bytes", uint64_t{0});
+  Print(bytes == 0 ? fmt::format("nothing to discard: no SSD of '{}' takes TRIM (member files never "
+                                 "do), or nothing is free",
+                                 file->name)
+                   : fmt::format("told the SSDs of '{}' of {} that hold nothing", file->name,
+                                 HumanBytes(bytes)));
+  return kDone;
+}
+
+}  // namespace
+
+void AddDiscard(CLI::App& app, Run& run) {
+  auto argument = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(kVerb, "tell the SSDs of all free slots (TRIM)");
+  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
+  verb->footer("Example:\n  eplog discard ./array");
+  verb->callback([argument, &run] { run = [argument] { return RunDiscard(*argument); }; });
+}
+
+}  // namespace eplog::cli
