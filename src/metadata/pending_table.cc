@@ -6,18 +6,22 @@
 
 namespace eplog {
 namespace {
-constexpr size_t kFirstBuckets = 1024;
+constexpr size_t kFirstLines = 128;
 }
 
-PendingTable::PendingTable(const Geometry& geometry)
-    : geometry_(geometry), buckets_(kFirstBuckets, kNone), hash_shift_(64 - 10) {
+PendingTable::PendingTable(const Geometry& geometry) : geometry_(geometry), half_(kFirstLines / 2) {
+  while (lines_.size() < kFirstLines) {
+    lines_.Add();
+  }
   held_.assign(geometry.n, std::vector<uint64_t>(DivideUp(geometry.slots, 64), 0));
 }
 
 std::optional<PendingChunk> PendingTable::Find(ChunkIndex chunk) const {
-  for (uint32_t at = buckets_[Bucket(chunk)]; at != kNone; at = members_[at].hash_next) {
+  const StripeIndex stripe = geometry_.StripeOf(chunk);
+  const uint32_t index = geometry_.IndexInStripe(chunk);
+  for (uint32_t at = BucketOf(chunk); at != kNone; at = members_[at].hash_next) {
     const Member& member = members_[at];
-    if (member.chunk == chunk) {
+    if (member.stripe == stripe.value && member.index == index) {
       return PendingChunk{stripes_[member.log_stripe].sequence, member.word, member.crc,
                           member.log_stripe};
     }
@@ -30,10 +34,12 @@ LogStripeView PendingTable::View(LogStripeId id) const {
   LogStripeView view;
   view.sequence = stripe.sequence;
   view.place = stripe.place;
-  view.log_crcs = stripe.log_crcs;
+  for (uint32_t j = 0; j < geometry_.m; ++j) {
+    view.log_crcs[j] = log_crcs_[size_t{id} * geometry_.m + j];
+  }
   view.zeros = stripe.zeros;
   for (uint32_t at = stripe.first; at != kNone; at = members_[at].next) {
-    view.members.push_back({members_[at].chunk, members_[at].word, members_[at].crc});
+    view.members.push_back({ChunkOf(members_[at]), members_[at].word, members_[at].crc});
     view.superseded.push_back(members_[at].superseded);
   }
   return view;
@@ -41,8 +47,7 @@ LogStripeView PendingTable::View(LogStripeId id) const {
 
 uint32_t PendingTable::NewMember() {
   if (free_member_ == kNone) {
-    members_.emplace_back();
-    return static_cast<uint32_t>(members_.size() - 1);
+    return static_cast<uint32_t>(members_.Add());
   }
   const uint32_t at = free_member_;
   free_member_ = members_[at].next;
@@ -53,8 +58,10 @@ uint32_t PendingTable::NewMember() {
 LogStripeId PendingTable::NewStripe() {
   LogStripeId id = free_stripe_;
   if (id == kNone) {
-    stripes_.emplace_back();
-    id = static_cast<LogStripeId>(stripes_.size() - 1);
+    id = static_cast<LogStripeId>(stripes_.Add());
+    for (uint32_t j = 0; j < geometry_.m; ++j) {
+      log_crcs_.Add();
+    }
   } else {
     free_stripe_ = stripes_[id].next;
     stripes_[id] = Stripe{};
@@ -68,23 +75,26 @@ LogStripeId PendingTable::NewStripe() {
 }
 
 void PendingTable::Link(uint32_t member) {
-  if (pending_ >= buckets_.size()) {
-    Grow();
+  if (pending_ >= lines_.size() * kNeighbours) {
+    AddLine();
   }
-  uint32_t& head = buckets_[Bucket(members_[member].chunk)];
+  uint32_t& head = BucketOf(ChunkOf(members_[member]));
   members_[member].hash_next = head;
   head = member;
   ++pending_;
 }
 
-void PendingTable::Grow() {
-  std::vector<uint32_t> old(buckets_.size() * 2, kNone);
-  old.swap(buckets_);
-  --hash_shift_;
-  for (uint32_t head : old) {
+// The line that the new one is split off is the one whose number lacks the highest bit.
+void PendingTable::AddLine() {
+  half_ = lines_.size() == 2 * half_ ? lines_.size() : half_;
+  const size_t old = lines_.size() - half_;
+  lines_.Add();
+  std::array<uint32_t, kNeighbours> heads = lines_[old].heads;
+  lines_[old] = Line();
+  for (uint32_t head : heads) {
     while (head != kNone) {
       const uint32_t next = members_[head].hash_next;
-      uint32_t& bucket = buckets_[Bucket(members_[head].chunk)];
+      uint32_t& bucket = BucketOf(ChunkOf(members_[head]));
       members_[head].hash_next = bucket;
       bucket = head;
       head = next;
@@ -93,7 +103,7 @@ void PendingTable::Grow() {
 }
 
 void PendingTable::UnlinkFromHash(uint32_t member) {
-  uint32_t* link = &buckets_[Bucket(members_[member].chunk)];
+  uint32_t* link = &BucketOf(ChunkOf(members_[member]));
   while (*link != member) {
     link = &members_[*link].hash_next;
   }
@@ -117,27 +127,25 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
   stripes_[id].place = place;
   stripes_[id].zeros = log_crcs.empty();
   for (size_t j = 0; j < log_crcs.size(); ++j) {
-    stripes_[id].log_crcs[j] = log_crcs[j];
+    log_crcs_[size_t{id} * geometry_.m + j] = log_crcs[j];
   }
+  uint32_t* tail = &stripes_[id].first;
   for (size_t i = 0; i < members.size(); ++i) {
     const uint32_t at = NewMember();
-    // NewMember may have moved members_: find the end of the list anew.
-    uint32_t* tail = &stripes_[id].first;
-    while (*tail != kNone) {
-      tail = &members_[*tail].next;
-    }
     *tail = at;
     Member& member = members_[at];
-    member.chunk = members[i].chunk;
+    tail = &member.next;
+    member.stripe = geometry_.StripeOf(members[i].chunk).value;
+    member.index = static_cast<uint8_t>(geometry_.IndexInStripe(members[i].chunk));
     member.word = members[i].word;
     member.crc = members[i].crc;
     member.log_stripe = id;
     member.superseded = superseded != nullptr && (*superseded)[i];
     if (member.word.has_slot()) {
-      Hold(geometry_.SsdOf(member.chunk), member.word.slot(), true);
+      Hold(geometry_.SsdOf(members[i].chunk), member.word.slot(), true);
     }
     if (!member.superseded) {
-      EPLOG_DCHECK(!Find(member.chunk), "I2: an older pending version was not superseded");
+      EPLOG_DCHECK(!Find(members[i].chunk), "I2: an older pending version was not superseded");
       ++stripes_[id].live;
       Link(at);
     }
@@ -155,8 +163,10 @@ LogStripeId PendingTable::Add(uint64_t sequence, uint64_t place,
 
 bool PendingTable::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
                              const Died& died) {
-  uint32_t at = buckets_[Bucket(chunk)];
-  while (at != kNone && members_[at].chunk != chunk) {
+  const StripeIndex row = geometry_.StripeOf(chunk);
+  const uint32_t index = geometry_.IndexInStripe(chunk);
+  uint32_t at = BucketOf(chunk);
+  while (at != kNone && (members_[at].stripe != row.value || members_[at].index != index)) {
     at = members_[at].hash_next;
   }
   if (at == kNone || stripes_[members_[at].log_stripe].sequence > upto) {
@@ -188,9 +198,9 @@ void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
     zeros_ -= zeros ? 1 : 0;
     --live_members_;
     if (member.word.has_slot()) {
-      Hold(geometry_.SsdOf(member.chunk), member.word.slot(), false);
+      Hold(geometry_.SsdOf(ChunkOf(member)), member.word.slot(), false);
     }
-    died({member.chunk, member.word, member.crc});
+    died({ChunkOf(member), member.word, member.crc});
   }
   dead_.emplace_back(by, id);
   while (oldest_live_ != kNone && stripes_[oldest_live_].live == 0) {
@@ -233,14 +243,14 @@ void PendingTable::ForEachLive(const std::function<bool(LogStripeId)>& visit) co
 void PendingTable::PendingChunksOf(LogStripeId id, std::vector<ChunkIndex>& out) const {
   for (uint32_t at = stripes_[id].first; at != kNone; at = members_[at].next) {
     if (!members_[at].superseded) {
-      out.push_back(members_[at].chunk);
+      out.push_back(ChunkOf(members_[at]));
     }
   }
 }
 
 size_t PendingTable::memory_bytes() const {
-  return members_.capacity() * sizeof(Member) + stripes_.capacity() * sizeof(Stripe) +
-         buckets_.size() * sizeof(uint32_t) + held_.size() * held_[0].size() * sizeof(uint64_t);
+  return members_.memory_bytes() + stripes_.memory_bytes() + log_crcs_.memory_bytes() +
+         lines_.memory_bytes() + held_.size() * held_[0].size() * sizeof(uint64_t);
 }
 
 }  // namespace eplog

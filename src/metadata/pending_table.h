@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/segmented.h"
 #include "base/types.h"
 #include "format/entry.h"
 #include "layout/geometry.h"
@@ -52,9 +53,9 @@ class PendingTable {
 
   [[nodiscard]] std::optional<PendingChunk> Find(ChunkIndex chunk) const;
   // Bring what Find and Supersede of a chunk will touch nearer: the bucket, later its first member.
-  void PrefetchBucket(ChunkIndex chunk) const { __builtin_prefetch(&buckets_[Bucket(chunk)]); }
+  void PrefetchBucket(ChunkIndex chunk) const { __builtin_prefetch(&BucketOf(chunk)); }
   void PrefetchMember(ChunkIndex chunk) const {
-    if (const uint32_t head = buckets_[Bucket(chunk)]; head != kNone) {
+    if (const uint32_t head = BucketOf(chunk); head != kNone) {
       __builtin_prefetch(&members_[head]);
     }
   }
@@ -114,15 +115,18 @@ class PendingTable {
   [[nodiscard]] size_t memory_bytes() const;
 
  private:
+  // Memory is what many of these cost: 28 bytes a member and 32 + 4 m a log stripe.
   struct Member {
-    ChunkIndex chunk;
+    uint32_t stripe = 0;  // of the data stripe
     SlotWord word;
     uint32_t crc = 0;
     uint32_t hash_next = kNone;
     uint32_t next = kNone;  // in its log stripe, or in the free list
     LogStripeId log_stripe = kNone;
+    uint8_t index = 0;  // in the data stripe
     bool superseded = false;
   };
+  static_assert(sizeof(Member) == 28);
   struct Stripe {
     uint64_t sequence = 0;
     uint64_t place = 0;
@@ -132,34 +136,51 @@ class PendingTable {
     uint8_t live = 0;        // members not superseded
     bool committed = false;  // a member was superseded by a commit
     bool zeros = false;
-    std::array<uint32_t, kMaxParity> log_crcs{};
+  };
+  static_assert(sizeof(Stripe) == 32);
+  // Neighbours share a cache line of buckets: who asks for one chunk of a stripe asks for others.
+  static constexpr uint32_t kNeighbours = 8;
+  struct Line {
+    std::array<uint32_t, kNeighbours> heads;
+    Line() { heads.fill(kNone); }
   };
 
-  [[nodiscard]] size_t Bucket(ChunkIndex chunk) const {
-    // Neighbours share a cache line: who asks for one chunk of a stripe asks for the others.
-    constexpr uint64_t kNeighbours = 8;
-    const uint64_t line = ((chunk.value / kNeighbours) * 0x9E3779B97F4A7C15ULL) >> hash_shift_;
-    return (line & ~(kNeighbours - 1)) | chunk.value % kNeighbours;
+  [[nodiscard]] ChunkIndex ChunkOf(const Member& member) const {
+    return geometry_.Chunk(StripeIndex(member.stripe), member.index);
+  }
+  // Linear hashing: a line more for each eight pending chunks, split off one that is there.
+  [[nodiscard]] size_t LineOf(ChunkIndex chunk) const {
+    const uint64_t product = (chunk.value / kNeighbours) * 0x9E3779B97F4A7C15ULL;
+    const uint64_t hash = product ^ product >> 32;
+    const size_t line = hash & (2 * half_ - 1);
+    return line < lines_.size() ? line : hash & (half_ - 1);
+  }
+  [[nodiscard]] uint32_t& BucketOf(ChunkIndex chunk) {
+    return lines_[LineOf(chunk)].heads[chunk.value % kNeighbours];
+  }
+  [[nodiscard]] const uint32_t& BucketOf(ChunkIndex chunk) const {
+    return lines_[LineOf(chunk)].heads[chunk.value % kNeighbours];
   }
   uint32_t NewMember();
   LogStripeId NewStripe();
   void Link(uint32_t member);
   void UnlinkFromHash(uint32_t member);
-  void Grow();
+  void AddLine();
   void Hold(DeviceIndex ssd, SlotIndex slot, bool held);
   void Kill(LogStripeId id, uint64_t by, const Died& died);
   void Reclaim(LogStripeId id);
 
   const Geometry& geometry_;
-  std::vector<Member> members_;
-  std::vector<Stripe> stripes_;
+  Segmented<Member> members_;
+  Segmented<Stripe> stripes_;
+  Segmented<uint32_t> log_crcs_;  // m for each log stripe
+  Segmented<Line> lines_;
+  size_t half_ = 0;  // the power of two that is half of what they are growing to
   uint32_t free_member_ = kNone;
   uint32_t free_stripe_ = kNone;
   LogStripeId oldest_ = kNone;
   LogStripeId newest_ = kNone;
   LogStripeId oldest_live_ = kNone;
-  std::vector<uint32_t> buckets_;
-  int hash_shift_ = 0;
   uint64_t pending_ = 0;
   uint64_t live_stripes_ = 0;  // that have log chunks
   uint64_t zeros_ = 0;

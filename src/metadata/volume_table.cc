@@ -86,6 +86,7 @@ void VolumeTable::Delete(VolumeId id) {
   Volume* volume = Find(id);
   EPLOG_CHECK(volume != nullptr && !volume->deleting, "delete of no volume");
   names_.erase(volume->name);
+  volume->name = "/" + std::to_string(id.value);  // that no volume can have: its own is free again
   volume->deleting = true;
   ForgetIfEmpty(id);
 }

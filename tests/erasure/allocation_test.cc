@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "erasure/erasure.h"
-#include "tests/erasure/counting_new.h"
+#include "tests/support/counting_new.h"
 #include "tests/erasure/stripe.h"
 
 namespace eplog {

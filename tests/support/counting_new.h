@@ -6,5 +6,7 @@
 namespace eplog {
 
 size_t HeapAllocations();
+// Bytes that are allocated now.
+size_t HeapBytes();
 
 }  // namespace eplog

@@ -1,12 +1,15 @@
 // In a file of its own: seen by the compiler together with their callers, these look like a
 // mismatch of new and free.
-#include "tests/erasure/counting_new.h"
+#include "tests/support/counting_new.h"
+
+#include <malloc.h>
 
 #include <cstdlib>
 #include <new>
 
 namespace {
 size_t allocations = 0;
+size_t bytes_now = 0;
 }  // namespace
 
 void* operator new(size_t size) {
@@ -15,12 +18,15 @@ void* operator new(size_t size) {
   if (memory == nullptr) {
     std::abort();
   }
+  bytes_now += malloc_usable_size(memory);
   return memory;
 }
 void operator delete(void* memory) noexcept {
+  bytes_now -= malloc_usable_size(memory);
   std::free(memory);
 }
 void operator delete(void* memory, size_t) noexcept {
+  bytes_now -= malloc_usable_size(memory);
   std::free(memory);
 }
 
@@ -28,6 +34,10 @@ namespace eplog {
 
 size_t HeapAllocations() {
   return allocations;
+}
+
+size_t HeapBytes() {
+  return bytes_now;
 }
 
 }  // namespace eplog
