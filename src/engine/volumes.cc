@@ -272,8 +272,10 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   }
   record.volumes.emplace_back(ExtentsFreed{first, count});
   grant.TakeLog();
+  const auto freeing = freeing_.insert(owner.value);
   appender_.Submit(record, false);
   co_await record.completion;
+  freeing_.erase(freeing);
   last_freed_[owner.value] = record.completion.sequence();
   co_return record.completion.status();
 }

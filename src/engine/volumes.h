@@ -63,9 +63,13 @@ class Volumes {
   // The caller does not hold the gate.
   Task<Status> FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_bytes,
                            std::vector<ExtentIndex> empty);
-  // The newest entry that freed extents of this volume in this life: a flush of any part of the
-  // volume covers it, since no extent is left to remember it.
+  // The newest entry that freed extents of this volume in this life, or a newer one: a flush of any
+  // part of the volume covers it, since no extent is left to remember it. While some are being freed
+  // the entry may be applied already and who submitted it not know yet.
   [[nodiscard]] uint64_t LastFreed(VolumeId id) const {
+    if (freeing_.contains(id.value)) {
+      return appender_.applied().sequence;
+    }
     const auto found = last_freed_.find(id.value);
     return found == last_freed_.end() ? 0 : found->second;
   }
@@ -108,6 +112,7 @@ class Volumes {
   std::set<std::pair<uint32_t, uint32_t>> assigning_;
   std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
   std::unordered_map<uint32_t, uint64_t> last_freed_;
+  std::multiset<uint32_t> freeing_;
   std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size
   WaitGroup background_;
   bool closing_ = false;

@@ -63,6 +63,9 @@ std::optional<SlotSpace::Run> SlotSpace::Borrow(DeviceIndex ssd, SlotIndex from,
   const auto word = [&](size_t i) {
     return which == Which::kLongFree ? space.long_free[i] : ~space.used[i];
   };
+  if (which == Which::kLongFree && space.long_free.empty()) {
+    return std::nullopt;
+  }
   Run run{from, 0};
   for (uint32_t slot = from.value; slot < geometry_.slots && run.count < most;) {
     const uint64_t rest = word(slot / 64) >> (slot % 64);
