@@ -24,7 +24,7 @@ class Recovery {
       : core_(core),
         assembly_(assembly),
         reader_(core, nullptr),
-        log_(core.members, core.geometry, core.identity.array_uuid, core.pool),
+        log_(core.loop, core.members, core.geometry, core.identity.array_uuid, core.pool),
         newest_epoch_(assembly.highest_epoch) {}
 
   // Loads, joins, verifies and cuts: afterwards core.state is the state at `cut`, and core.space
@@ -64,6 +64,7 @@ class Recovery {
     Buffer bytes;
   };
 
+  Task<Status> AnalyseAll();
   Task<Status> ReadRings();
   Task<Status> ReadRing(DeviceIndex ssd);
   void NoteRingBlock(DeviceIndex ssd, const RingBlock& block);

@@ -19,6 +19,14 @@ constexpr uint64_t kRingBatchBlocks = 256;
 }  // namespace
 
 Task<Status> Recovery::Analyse() {
+  Task<Status> analysing = AnalyseAll();
+  const Status status = co_await analysing;
+  Task<void> draining = log_.Drain();
+  co_await draining;
+  co_return status;
+}
+
+Task<Status> Recovery::AnalyseAll() {
   Task<Result<CheckpointRoot>> loading =
       LoadCheckpoint(core_, assembly_.winner.checkpoint, *core_.state);
   Result<CheckpointRoot> root = co_await loading;

@@ -59,25 +59,72 @@ Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex l
   co_return co_await rest;
 }
 
-Task<void> LogReader::Load(uint32_t j, uint64_t place) {
-  Window& window = windows_[j];
-  window.first = place;
-  window.blocks = std::min(kWindowBlocks, geometry_.log_blocks - place % geometry_.log_blocks);
-  if (!window.buffer) {
-    window.buffer = pool_.Get(kWindowBlocks * kBlockBytes);
-  }
+Task<Status> LogReader::Load(uint32_t j, Window& window) {
+  const DeviceIndex log = geometry_.LogDevice(j);
   const auto into = window.buffer.span().first(window.blocks * kBlockBytes);
-  Task<Status> read = members_.ReadBytes(geometry_.LogDevice(j), geometry_.LogOffset(place), into);
+  Task<Status> read = members_.ReadBytes(log, geometry_.LogOffset(window.first), into);
   const Status status = co_await read;
   window.readable = status.ok();
   if (!status.ok() && window.blocks > 1) {
     // One bad block must not hide its neighbours.
     window.blocks = 1;
-    Task<Status> single = members_.ReadBytes(geometry_.LogDevice(j), geometry_.LogOffset(place),
+    Task<Status> single = members_.ReadBytes(log, geometry_.LogOffset(window.first),
                                              window.buffer.span().first(kBlockBytes));
     const Status again = co_await single;
     window.readable = again.ok();
   }
+  window.done = true;
+  co_return OkStatus();
+}
+
+void LogReader::StartRead(uint32_t j, uint64_t place) {
+  auto window = std::make_unique<Window>();
+  window->first = place;
+  window->blocks = std::min(kWindowBlocks, geometry_.log_blocks - place % geometry_.log_blocks);
+  window->buffer = pool_.Get(kWindowBlocks * kBlockBytes);
+  copies_[j].windows.push_back(std::move(window));
+  reads_.Start(Load(j, *copies_[j].windows.back()));
+}
+
+// Until the first window holds the place. Who goes on where a window ends has more read ahead each
+// time; a jump begins anew.
+Task<void> LogReader::MoveTo(uint32_t j, uint64_t place) {
+  Copy& copy = copies_[j];
+  while (true) {
+    while (!copy.windows.empty() && !copy.windows.front()->done) {
+      Task<void> below = reads_.WaitBelow(reads_.running());
+      co_await below;
+    }
+    if (!copy.windows.empty() && copy.windows.front()->Holds(place)) {
+      break;
+    }
+    const bool next = !copy.windows.empty() &&
+                      place >= copy.windows.front()->first + copy.windows.front()->blocks &&
+                      place < copy.windows.front()->first + 2 * kWindowBlocks;
+    if (!next) {
+      Task<void> drain = Drain();  // of all copies: buffers on their way go with their windows
+      co_await drain;
+      copy.windows.clear();
+      copy.ahead = 0;
+      StartRead(j, place);
+      continue;
+    }
+    copy.ahead = std::min(copy.ahead + 1, kMostAhead);
+    copy.windows.pop_front();
+    if (copy.windows.empty()) {
+      StartRead(j, place);
+    }
+  }
+  while (copy.windows.size() <= copy.ahead) {
+    const Window& last = *copy.windows.back();
+    StartRead(j, last.first + last.blocks);
+  }
+}
+
+Task<void> LogReader::Drain() {
+  Task<Status> all = reads_.Wait();
+  const Status status = co_await all;
+  static_cast<void>(status);  // a window says for itself whether it could be read
 }
 
 Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place) {
@@ -85,11 +132,9 @@ Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place)
   if (!members_.live(geometry_.LogDevice(j))) {
     co_return std::nullopt;
   }
-  Window& window = windows_[j];
-  if (!window.buffer || place < window.first || place >= window.first + window.blocks) {
-    Task<void> load = Load(j, place);
-    co_await load;
-  }
+  Task<void> move = MoveTo(j, place);
+  co_await move;
+  const Window& window = *copies_[j].windows.front();
   if (!window.readable) {
     co_return std::nullopt;
   }

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "device/members.h"
 #include "format/entry.h"
 #include "layout/geometry.h"
+#include "runtime/task_group.h"
 
 namespace eplog {
 
@@ -26,29 +28,49 @@ Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex l
 // Finds headers by place on all live log devices. A device that cannot be read is one copy less.
 class LogReader {
  public:
-  LogReader(MemberSet& members, const Geometry& geometry, const Uuid& array, BufferPool& pool)
-      : members_(members), geometry_(geometry), array_(array), pool_(pool), windows_(geometry.m) {}
+  LogReader(EventLoop& loop, MemberSet& members, const Geometry& geometry, const Uuid& array,
+            BufferPool& pool)
+      : members_(members),
+        geometry_(geometry),
+        array_(array),
+        pool_(pool),
+        reads_(loop),
+        copies_(geometry.m) {}
 
   // The header that log device j holds for exactly this place, if it is valid.
   Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
+  // Until no read is on its way. Before this object goes.
+  Task<void> Drain();
   // The last HeaderAt met a valid header with something in it that this version does not know.
   [[nodiscard]] bool met_unknown() const { return met_unknown_; }
 
  private:
   static constexpr uint64_t kWindowBlocks = 256;
+  static constexpr size_t kMostAhead = 4;  // windows, while places ascend
   struct Window {
     Buffer buffer;
     uint64_t first = 0;
     uint64_t blocks = 0;
     bool readable = false;
+    bool done = false;
+    [[nodiscard]] bool Holds(uint64_t place) const {
+      return place >= first && place < first + blocks;
+    }
   };
-  Task<void> Load(uint32_t j, uint64_t place);
+  struct Copy {
+    std::deque<std::unique_ptr<Window>> windows;  // the one in use, then those ahead
+    size_t ahead = 0;
+  };
+  Task<void> MoveTo(uint32_t j, uint64_t place);
+  void StartRead(uint32_t j, uint64_t place);
+  Task<Status> Load(uint32_t j, Window& window);
 
   MemberSet& members_;
   const Geometry& geometry_;
   const Uuid array_;
   BufferPool& pool_;
-  std::vector<Window> windows_;
+  TaskGroup reads_;
+  std::vector<Copy> copies_;
   bool met_unknown_ = false;
 };
 
