@@ -96,6 +96,8 @@ int Main(int argc, char** argv) {
   app.add_option("DIR", directory, "for the files, some gigabytes")->required();
   app.add_option("--mega-slots", mega_slots, "slots of the array, in 2^20");
   app.add_option("--live-mib", live_mib, "log after the last checkpoint when it is killed");
+  int repeat = 0;
+  app.add_option("--repeat", repeat, "open so many times before the measured one");
   CLI11_PARSE(app, argc, argv);
   std::filesystem::create_directories(directory);
   auto created = IoUringLoop::Create();
@@ -138,6 +140,10 @@ int Main(int argc, char** argv) {
     json["longest_pause_ms"] = longest * 1e3;
     Require(RunTask(loop, rig.array->Checkpoint(CheckpointKind::kFull)), "checkpoint");
     rig.Kill();
+    for (int i = 0; i < repeat; ++i) {  // for a profiler
+      rig.Open();
+      rig.Kill();
+    }
     start = Clock::now();
     rig.Open();
     const double load_seconds = SecondsSince(start);

@@ -200,7 +200,9 @@ Task<Status> LoadRun(Core& core, const RunDescriptor& run, StateLoader& loader) 
   co_return status;
 }
 
-Task<Result<CheckpointRoot>> LoadRoot(Core& core, const CheckpointPointer& pointer) {
+}  // namespace
+
+Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer) {
   Pages pages;
   pages.first = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
   pages.blocks = pointer.root_blocks;
@@ -221,27 +223,21 @@ Task<Result<CheckpointRoot>> LoadRoot(Core& core, const CheckpointPointer& point
   co_return DecodeRoot(bytes);
 }
 
-}  // namespace
-
-Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
-                                            State& state) {
-  Task<Result<CheckpointRoot>> loading = LoadRoot(core, pointer);
-  Result<CheckpointRoot> root = co_await loading;
-  EPLOG_CO_TRY(root);
+Task<Status> LoadRuns(Core& core, const CheckpointRoot& root, State& state) {
   StateLoader loader(state);
-  const size_t count = root->runs.size();
+  const size_t count = root.runs.size();
   for (size_t i = 0; i < count; ++i) {
     // From the oldest on; the root names the newest first.
     const size_t at = core.canary(Canary::kRunsOutOfOrder) ? i : count - 1 - i;
     loader.BeginRun(at == 0);
-    Task<Status> run = LoadRun(core, root->runs[at], loader);
+    Task<Status> run = LoadRun(core, root.runs[at], loader);
     Status status = co_await run;
     EPLOG_CO_TRY(status);
   }
   Status loaded = loader.Finish();
   EPLOG_CO_TRY(loaded);
-  state.volumes.set_next_id(std::max(root->next_volume_id, state.volumes.next_id()));
-  co_return root;
+  state.volumes.set_next_id(std::max(root.next_volume_id, state.volumes.next_id()));
+  co_return OkStatus();
 }
 
 }  // namespace eplog

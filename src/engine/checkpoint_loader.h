@@ -7,8 +7,9 @@
 
 namespace eplog {
 
-// Into `state`, which is fresh. kCorrupt if no copy loads.
-Task<Result<CheckpointRoot>> LoadCheckpoint(Core& core, const CheckpointPointer& pointer,
-                                            State& state);
+// The root that `pointer` names. kCorrupt if no copy loads.
+Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer);
+// Its runs into `state`, which is fresh. kCorrupt as above.
+Task<Status> LoadRuns(Core& core, const CheckpointRoot& root, State& state);
 
 }  // namespace eplog

@@ -27,15 +27,17 @@ Task<Status> Recovery::Analyse() {
 }
 
 Task<Status> Recovery::AnalyseAll() {
-  Task<Result<CheckpointRoot>> loading =
-      LoadCheckpoint(core_, assembly_.winner.checkpoint, *core_.state);
+  Task<Result<CheckpointRoot>> loading = LoadRoot(core_, assembly_.winner.checkpoint);
   Result<CheckpointRoot> root = co_await loading;
   EPLOG_CO_TRY(root);
   root_ = std::move(*root);
   core_.lifetime_before = CountersToTraffic(root_.lifetime_counters);
   checkpoint_ = {root_.epoch, root_.sequence, root_.place};
-  Task<Status> rings = ReadRings();
-  Status status = co_await rings;
+  TaskGroup both(core_.loop);
+  both.Start(ReadRings());
+  both.Start(LoadRuns(core_, root_, *core_.state));
+  Task<Status> loaded = both.Wait();
+  Status status = co_await loaded;
   EPLOG_CO_TRY(status);
   Task<Status> join = Join();
   status = co_await join;
@@ -71,8 +73,17 @@ Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
     const Status status = co_await read;
     for (uint64_t i = 0; status.ok() && i < count; ++i) {
       const auto bytes = batch.span().subspan(i * kBlockBytes, kBlockBytes);
+      const auto head = DecodeRingBlockHead(bytes, core_.identity.array_uuid, g, ssd);
+      if (!head.ok() || head->number % g.ring_blocks != first + i) {
+        continue;
+      }
+      if (head->last_sequence <= checkpoint_.sequence) {
+        // Nothing in it but what the checkpoint covers, marks included.
+        ring_blocks_.push_back({ssd, head->number, head->last_sequence, {}});
+        continue;
+      }
       const Result<RingBlock> block = DecodeRingBlock(bytes, core_.identity.array_uuid, g, ssd);
-      if (block.ok() && block->number % g.ring_blocks == first + i) {
+      if (block.ok()) {
         NoteRingBlock(ssd, *block);
       }
     }

@@ -169,6 +169,15 @@ class RingBlockBuilder {
   uint64_t last_sequence_ = 0;
 };
 
+// What a block says of itself: enough for one whose headers are all older than the checkpoint. The
+// same conditions as below, but for the headers in it.
+struct RingBlockHead {
+  uint64_t number = 0;
+  uint64_t last_sequence = 0;
+};
+Result<RingBlockHead> DecodeRingBlockHead(std::span<const std::byte> in, const Uuid& array,
+                                          const Geometry& geometry, DeviceIndex ssd);
+
 // The block must name this array and this SSD (kCorrupt if another). kNotFound / kCorrupt /
 // kUnsupported as above. The caller compares the number with where it was found.
 Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& array,

@@ -72,8 +72,8 @@ void RingBlockBuilder::Finish(const Uuid& array, DeviceIndex ssd, uint64_t numbe
   StoreLe(block_.data() + offsetof(wire::RingBytes, crc), Crc32c(block_));
 }
 
-Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& array,
-                                  const Geometry& geometry, DeviceIndex ssd) {
+Result<RingBlockHead> DecodeRingBlockHead(std::span<const std::byte> in, const Uuid& array,
+                                          const Geometry& geometry, DeviceIndex ssd) {
   if (in.size() < kBlockBytes) {
     return Fail(ErrorCode::kNotFound, "no ring block");
   }
@@ -92,6 +92,13 @@ Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& arr
       head.payload_bytes > kMaxEntryHeaderBytes) {
     return Wrong("impossible length");
   }
+  return RingBlockHead{head.number, head.last_sequence};
+}
+
+Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& array,
+                                  const Geometry& geometry, DeviceIndex ssd) {
+  EPLOG_TRY(DecodeRingBlockHead(in, array, geometry, ssd));
+  const auto head = wire::Load<wire::RingBytes>(in);
   RingBlock block;
   block.ssd = ssd;
   block.number = head.number;

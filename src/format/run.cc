@@ -59,10 +59,21 @@ struct Column {
 };
 
 // Where the word of an SSD stands among a group's words, which are stripe by stripe.
-size_t WordAt(const Geometry& geometry, uint32_t group, uint32_t i, DeviceIndex ssd) {
-  const StripeIndex stripe(group * kRowGroupStripes + i);
-  return size_t{i} * geometry.n + geometry.IndexOn(stripe, ssd);
-}
+class WordPlaces {
+ public:
+  WordPlaces(const Geometry& geometry, uint32_t group) : geometry_(geometry) {
+    for (uint32_t i = 0; i < kRowGroupStripes; ++i) {
+      parity_[i] = geometry.FirstParitySsd(StripeIndex(group * kRowGroupStripes + i));
+    }
+  }
+  [[nodiscard]] size_t At(uint32_t i, DeviceIndex ssd) const {
+    return size_t{i} * geometry_.n + geometry_.IndexAt(parity_[i], ssd);
+  }
+
+ private:
+  const Geometry& geometry_;
+  std::array<uint32_t, kRowGroupStripes> parity_{};
+};
 
 // Consecutive slots, or all `zero`, or all `absent`.
 bool Continues(uint32_t first, uint32_t length, uint32_t next) {
@@ -230,10 +241,11 @@ class ItemReader {
     Column column;
     column.stripes = StripesOfGroup(geometry_, group);
     words_.resize(size_t{column.stripes} * geometry_.n);
+    const WordPlaces places(geometry_, group);
     for (uint8_t d = 0; d < geometry_.n && in_.ok(); ++d) {
       ReadColumn(column);
       for (uint32_t i = 0; i < column.stripes && in_.ok(); ++i) {
-        words_[WordAt(geometry_, group, i, DeviceIndex(d))] = {SlotWord::FromRaw(column.raw[i]),
+        words_[places.At(i, DeviceIndex(d))] = {SlotWord::FromRaw(column.raw[i]),
                                                                column.crcs[i]};
       }
     }
@@ -387,9 +399,10 @@ void RunWriter::RowGroup(uint32_t group, std::span<const RowWord> words) {
   Appender out(out_);
   out.Type(ItemType::kRowGroup);
   out.Varint(group);
+  const WordPlaces places(geometry_, group);
   for (uint8_t d = 0; d < geometry_.n; ++d) {
     for (uint32_t i = 0; i < column.stripes; ++i) {
-      const RowWord& word = words[WordAt(geometry_, group, i, DeviceIndex(d))];
+      const RowWord& word = words[places.At(i, DeviceIndex(d))];
       column.raw[i] = word.word.raw();
       column.crcs[i] = word.crc;
     }

@@ -82,7 +82,10 @@ struct Geometry {
   }
   // The SSD of position `index` (0 ... n-1) of a stripe.
   [[nodiscard]] DeviceIndex SsdOf(StripeIndex stripe, uint32_t index) const {
-    const uint32_t p = FirstParitySsd(stripe);
+    return SsdAt(FirstParitySsd(stripe), index);
+  }
+  // The same for who asks for many positions of one stripe: `p` is its FirstParitySsd.
+  [[nodiscard]] DeviceIndex SsdAt(uint32_t p, uint32_t index) const {
     uint32_t at = 0;
     if (index >= k()) {
       at = p + (index - k());
@@ -99,7 +102,9 @@ struct Geometry {
   }
   // The inverse: which position of the stripe lies on this SSD.
   [[nodiscard]] uint32_t IndexOn(StripeIndex stripe, DeviceIndex ssd) const {
-    const uint32_t p = FirstParitySsd(stripe);
+    return IndexAt(FirstParitySsd(stripe), ssd);
+  }
+  [[nodiscard]] uint32_t IndexAt(uint32_t p, DeviceIndex ssd) const {
     const uint32_t behind = ssd.value >= p ? ssd.value - p : ssd.value + n - p;
     if (behind < m) {
       return k() + behind;

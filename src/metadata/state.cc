@@ -45,9 +45,10 @@ bool State::RowIsZero(StripeIndex stripe) const {
 
 uint64_t State::BareParity(StripeIndex stripe) const {
   uint64_t mask = 0;
+  const uint32_t parity = geometry_.FirstParitySsd(stripe);
   for (uint32_t i = geometry_.k(); i < geometry_.n; ++i) {
     if (!rows.Get(stripe, i).word.has_slot()) {
-      mask |= uint64_t{1} << geometry_.SsdOf(stripe, i).value;
+      mask |= uint64_t{1} << geometry_.SsdAt(parity, i).value;
     }
   }
   return mask;

@@ -127,11 +127,13 @@ template <typename Visit>
 void State::ForEachSlot(Visit&& visit) const {
   for (uint32_t group = 0; group < rows.groups(); ++group) {
     const auto words = rows.Group(group);
-    for (size_t i = 0; i < words.size(); ++i) {
-      if (words[i].word.has_slot()) {
-        const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(i / geometry_.n));
-        visit(geometry_.SsdOf(stripe, static_cast<uint32_t>(i % geometry_.n)),
-              words[i].word.slot());
+    for (size_t at = 0; at < words.size(); at += geometry_.n) {
+      const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(at / geometry_.n));
+      const uint32_t parity = geometry_.FirstParitySsd(stripe);
+      for (uint32_t i = 0; i < geometry_.n; ++i) {
+        if (words[at + i].word.has_slot()) {
+          visit(geometry_.SsdAt(parity, i), words[at + i].word.slot());
+        }
       }
     }
   }
