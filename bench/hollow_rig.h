@@ -1,5 +1,5 @@
-// An array for measuring metadata: its devices keep superblocks, checkpoints and journal, and forget
-// what goes to slots, so that it may be much larger than RAM and disk.
+// An array for measuring metadata: its devices keep superblocks, checkpoints and journal, and
+// forget what goes to slots, so that it may be much larger than RAM and disk.
 #pragma once
 
 #include <fmt/format.h>
@@ -128,8 +128,8 @@ struct RigShape {
   uint64_t data_bytes = 0;
   uint64_t log_bytes = 0;
   uint32_t reserve_percent = 10;
-  bool hollow = true;      // slots and log are forgotten, so that an array may be larger than RAM
-  bool keep_log = false;   // even so
+  bool hollow = true;     // slots and log are forgotten, so that an array may be larger than RAM
+  bool keep_log = false;  // even so
   // Makes the device that keeps what is kept; empty: RAM.
   std::function<std::unique_ptr<Device>(const std::string& name, uint64_t bytes)> below = {};
 };
@@ -144,7 +144,8 @@ class Rig {
     request.chunk_bytes = kChunk;
     request.reserve_percent = shape.reserve_percent;
     request.log_bytes = shape.log_bytes;
-    const auto stripes = static_cast<uint32_t>(DivideUp(shape.data_bytes, kChunk * (kSsds - kParity)));
+    const auto stripes =
+        static_cast<uint32_t>(DivideUp(shape.data_bytes, kChunk * (kSsds - kParity)));
     const auto ssd_bytes = SsdBytesForStripes(request, stripes + 2048);
     EPLOG_CHECK(ssd_bytes.ok(), "the array can be laid out");
     request.ssd_bytes = *ssd_bytes;
@@ -152,12 +153,11 @@ class Rig {
     EPLOG_CHECK(geometry.ok(), "the array can be laid out");
     for (uint32_t i = 0; i < kSsds + kParity; ++i) {
       const bool log = i >= kSsds;
-      const std::string name =
-          (log ? "log" : "ssd") + std::to_string(log ? i - kSsds : i);
+      const std::string name = (log ? "log" : "ssd") + std::to_string(log ? i - kSsds : i);
       const uint64_t size = log ? shape.log_bytes : *ssd_bytes;
       const uint64_t keep = !shape.hollow || (log && shape.keep_log) ? size
-                            : log ? kSuperblockAreaBytes
-                                  : geometry->slots_offset_bytes;
+                            : log                                    ? kSuperblockAreaBytes
+                                                                     : geometry->slots_offset_bytes;
       devices_.push_back(std::make_unique<HollowDevice>(
           name, size, keep, shape.below ? shape.below(name, keep) : nullptr));
     }

@@ -1,6 +1,6 @@
-// What metadata costs: bytes of checkpoints (paper, experiment S4, and a sparse array), and on request
-// the time of large ones. Through the public API, on devices that keep metadata and forget data.
-// Prints a table, then one line of JSON.
+// What metadata costs: bytes of checkpoints (paper, experiment S4, and a sparse array), and on
+// request the time of large ones. Through the public API, on devices that keep metadata and forget
+// data. Prints a table, then one line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -46,8 +46,7 @@ nlohmann::json Paper(uint64_t area_bytes) {
   }
   Require(RunTask(rig.loop, rig.Update(chunks, 32)), "updates");
   const Traffic updated = rig.Now();
-  const uint64_t updated_bytes =
-      updated.ssd_data_bytes + updated.ssd_parity_bytes - created_bytes;
+  const uint64_t updated_bytes = updated.ssd_data_bytes + updated.ssd_parity_bytes - created_bytes;
   const uint64_t incremental = rig.Checkpoint(CheckpointKind::kIncremental);
   const uint64_t full = rig.Checkpoint(CheckpointKind::kFull);
   nlohmann::json json;
@@ -56,8 +55,8 @@ nlohmann::json Paper(uint64_t area_bytes) {
   fmt::print("  {:<36} {:>10} {:>10} {:>10}\n", "", "one copy", "all copies", "paper");
   const auto line = [&](const char* name, const char* key, uint64_t bytes, uint64_t of,
                         const char* paper) {
-    fmt::print("  {:<36} {:>9.3f}% {:>9.3f}% {:>10}\n", name,
-               Percent(bytes / (kParity + 1), of), Percent(bytes, of), paper);
+    fmt::print("  {:<36} {:>9.3f}% {:>9.3f}% {:>10}\n", name, Percent(bytes / (kParity + 1), of),
+               Percent(bytes, of), paper);
     json[key] = {{"bytes_one_copy", bytes / (kParity + 1)},
                  {"bytes", bytes},
                  {"ssd_bytes", of},
@@ -71,7 +70,8 @@ nlohmann::json Paper(uint64_t area_bytes) {
   return json;
 }
 
-// Uniform updates of a large array that is almost empty, everything committed and closed in the end.
+// Uniform updates of a large array that is almost empty, everything committed and closed in the
+// end.
 nlohmann::json Sparse(uint64_t volume_bytes, uint64_t updates) {
   VirtualLoop loop;
   Rig rig(loop, {.data_bytes = volume_bytes, .log_bytes = uint64_t{1} << 30, .hollow = false},
@@ -89,10 +89,10 @@ nlohmann::json Sparse(uint64_t volume_bytes, uint64_t updates) {
   const uint64_t user = updates * kChunk;
   const uint64_t ssd = after.ssd_metadata_bytes - before.ssd_metadata_bytes;
   const uint64_t log = after.log_header_bytes - before.log_header_bytes;
-  fmt::print("{} GiB sparse, {} updates, committed: metadata on SSDs {:.2f}% of user bytes (all "
-             "copies), headers on log devices {:.2f}%, {} checkpoints\n",
-             volume_bytes >> 30, updates, Percent(ssd, user), Percent(log, user),
-             after.checkpoints);
+  fmt::print(
+      "{} GiB sparse, {} updates, committed: metadata on SSDs {:.2f}% of user bytes (all "
+      "copies), headers on log devices {:.2f}%, {} checkpoints\n",
+      volume_bytes >> 30, updates, Percent(ssd, user), Percent(log, user), after.checkpoints);
   rig.Close();
   return {{"user_bytes", user},
           {"ssd_metadata_bytes", ssd},
@@ -124,10 +124,9 @@ int Main(int argc, char** argv) {
   const auto percent = [&](const char* key) {
     return json["paper"][key]["percent_one_copy"].get<double>();
   };
-  const bool good = percent("full_after_creation") <= 0.36 &&
-                    percent("incremental_after_updates") <= 1.8 &&
-                    percent("full_after_updates") <= 2.25 &&
-                    json["sparse"]["percent"].get<double>() <= 15;
+  const bool good =
+      percent("full_after_creation") <= 0.36 && percent("incremental_after_updates") <= 1.8 &&
+      percent("full_after_updates") <= 2.25 && json["sparse"]["percent"].get<double>() <= 15;
   return good ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
-// How long large metadata takes: pauses while a full checkpoint is written beside updates, loading it,
-// and recovering a long log. Metadata and log lie in files of a directory, read and written directly;
-// what goes to slots is forgotten. Prints a table, then one line of JSON.
+// How long large metadata takes: pauses while a full checkpoint is written beside updates, loading
+// it, and recovering a long log. Metadata and log lie in files of a directory, read and written
+// directly; what goes to slots is forgotten. Prints a table, then one line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -156,10 +156,11 @@ int Main(int argc, char** argv) {
     auto raw = FileDevice::Open(loop, scratch);
     Require(raw.ok() ? OkStatus() : Status(Fail(raw.error())), "open a file");
     const double disk_rate = DiskReadRate(loop, **raw, uint64_t{1} << 30);
-    fmt::print("opening: {:.2f} s for {} MiB of metadata and journal, {:.0f} MiB/s; the disk reads "
-               "{:.0f} MiB/s: {:.2f}\n",
-               load_seconds, read >> 20, load_rate / (1 << 20), disk_rate / (1 << 20),
-               load_rate / disk_rate);
+    fmt::print(
+        "opening: {:.2f} s for {} MiB of metadata and journal, {:.0f} MiB/s; the disk reads "
+        "{:.0f} MiB/s: {:.2f}\n",
+        load_seconds, read >> 20, load_rate / (1 << 20), disk_rate / (1 << 20),
+        load_rate / disk_rate);
     json["open_seconds"] = load_seconds;
     json["open_bytes"] = read;
     json["disk_bytes_per_second"] = disk_rate;
@@ -174,10 +175,11 @@ int Main(int argc, char** argv) {
     start = Clock::now();
     rig.Open();
     const double recovery = SecondsSince(start);
-    fmt::print("recovery with {} MiB of live log: {:.2f} s, of which {:.2f} s more than opening; {} "
-               "entries\n",
-               live >> 20, recovery, recovery - load_seconds,
-               rig.array->GetStatus().recovery_entries_replayed);
+    fmt::print(
+        "recovery with {} MiB of live log: {:.2f} s, of which {:.2f} s more than opening; {} "
+        "entries\n",
+        live >> 20, recovery, recovery - load_seconds,
+        rig.array->GetStatus().recovery_entries_replayed);
     json["recovery_seconds"] = recovery;
     json["live_log_bytes"] = live;
     rig.Kill();

@@ -48,8 +48,9 @@ struct CommitTriggers {
 
 // When a checkpoint is written besides when log or rings run short.
 struct CheckpointTriggers {
-  uint64_t log_bytes = uint64_t{1} << 30;  // appended since the last one: bounds what recovery reads
-  uint64_t interval_us = 300'000'000;      // since the last one, if anything was appended
+  uint64_t log_bytes = uint64_t{1}
+                       << 30;          // appended since the last one: bounds what recovery reads
+  uint64_t interval_us = 300'000'000;  // since the last one, if anything was appended
 };
 
 struct OpenOptions {

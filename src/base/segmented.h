@@ -1,5 +1,6 @@
-// Segmented: an array that grows by pieces, so that growing never moves or copies anything: no pause,
-// no second copy, and references stay valid. Elements are never destroyed before the whole is.
+// Segmented: an array that grows by pieces, so that growing never moves or copies anything: no
+// pause, no second copy, and references stay valid. Elements are never destroyed before the whole
+// is.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,9 @@ template <typename T>
 class Segmented {
  public:
   [[nodiscard]] T& operator[](size_t i) { return segments_[i / kSegment][i % kSegment]; }
-  [[nodiscard]] const T& operator[](size_t i) const { return segments_[i / kSegment][i % kSegment]; }
+  [[nodiscard]] const T& operator[](size_t i) const {
+    return segments_[i / kSegment][i % kSegment];
+  }
   [[nodiscard]] size_t size() const { return size_; }
   // One element more, value-initialised; its index.
   size_t Add() {

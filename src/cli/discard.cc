@@ -32,11 +32,12 @@ int RunDiscard(const std::string& argument) {
     return ReportError(kVerb, done.error());
   }
   const uint64_t bytes = done->value("bytes", uint64_t{0});
-  Print(bytes == 0 ? fmt::format("nothing to discard: no SSD of '{}' takes TRIM (member files never "
-                                 "do), or nothing is free",
-                                 file->name)
-                   : fmt::format("told the SSDs of '{}' of {} that hold nothing", file->name,
-                                 HumanBytes(bytes)));
+  Print(bytes == 0
+            ? fmt::format("nothing to discard: no SSD of '{}' takes TRIM (member files never "
+                          "do), or nothing is free",
+                          file->name)
+            : fmt::format("told the SSDs of '{}' of {} that hold nothing", file->name,
+                          HumanBytes(bytes)));
   return kDone;
 }
 

@@ -172,8 +172,8 @@ Result<uint64_t> ParseCount(std::string_view text) {
 Result<OpenOptions> OptionsOf(const MountCommand& command) {
   OpenOptions open;
   open.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
-  EPLOG_TRY(ParseOrOff(command.commit_every, "--commit-every", ParseCount,
-                       open.commit.every_writes));
+  EPLOG_TRY(
+      ParseOrOff(command.commit_every, "--commit-every", ParseCount, open.commit.every_writes));
   EPLOG_TRY(ParseOrOff(command.commit_idle, "--commit-idle", ParseDuration, open.commit.idle_us));
   return open;
 }

@@ -51,8 +51,8 @@ Result<std::vector<std::byte>> ReadPages(const RawMember& ssd, const Superblock&
   auto bytes =
       ReadBytes(ssd, identity.geometry.MetadataOffset(first.block), before_end * kBlockBytes);
   if (bytes.ok() && before_end < blocks) {  // the area is a ring
-    const auto rest = ReadBytes(ssd, identity.geometry.MetadataOffset(0),
-                                (blocks - before_end) * kBlockBytes);
+    const auto rest =
+        ReadBytes(ssd, identity.geometry.MetadataOffset(0), (blocks - before_end) * kBlockBytes);
     if (!rest.ok()) {
       return Fail(rest.error());
     }

@@ -46,8 +46,7 @@ Status CheckUuid(const ArrayFile& file) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
-                                               const MemberOptions& options,
-                                               OpenOptions open) {
+                                               const MemberOptions& options, OpenOptions open) {
   std::unique_ptr<Session> session(new Session());
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {

@@ -47,8 +47,7 @@ class Session {
   // `verb` is for warnings about missing members. kBusy names the process that holds the array.
   // Of `open` the caller sets what he chooses; read_only and entropy are set here.
   static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& file,
-                                               const MemberOptions& options,
-                                               OpenOptions open = {});
+                                               const MemberOptions& options, OpenOptions open = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

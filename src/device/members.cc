@@ -117,8 +117,7 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
   co_return status;
 }
 
-Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes,
-                                uint64_t length_bytes) {
+Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes, uint64_t length_bytes) {
   if (!live(device)) {
     co_return NotLive(device);
   }

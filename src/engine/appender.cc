@@ -391,18 +391,30 @@ void Appender::StartSlotWrites(Entry& entry, TaskGroup& group) {
   const size_t limit = std::max<size_t>(1, kMaxMergedBytes / chunk);
   for (size_t first = 0; first < writes.size();) {
     size_t last = first + 1;
-    bool parity = writes[first].parity;
     while (last < writes.size() && last - first < limit && writes[last].ssd == writes[first].ssd &&
            writes[last].slot.value == writes[last - 1].slot.value + 1) {
-      parity = parity && writes[last].parity;
       ++last;
     }
-    group.Start(core_.members.Write(writes[first].ssd,
-                                    core_.geometry.SlotOffset(writes[first].slot),
-                                    std::span(entry.slot_parts).subspan(first, last - first),
-                                    parity ? IoKind::kParity : IoKind::kData));
+    group.Start(WriteSlots(entry, first, last));
     first = last;
   }
+}
+
+// One request. Counted when it ends, as the devices count.
+Task<Status> Appender::WriteSlots(Entry& entry, size_t first, size_t last) {
+  const std::span<const SlotWrite> writes(entry.slot_writes.data() + first, last - first);
+  const auto parity = static_cast<size_t>(std::count_if(
+      writes.begin(), writes.end(), [](const SlotWrite& write) { return write.parity; }));
+  Task<Status> write =
+      core_.members.Write(writes[0].ssd, core_.geometry.SlotOffset(writes[0].slot),
+                          std::span(entry.slot_parts).subspan(first, last - first),
+                          parity == writes.size() ? IoKind::kParity : IoKind::kData);
+  Status status = co_await write;
+  if (status.ok()) {
+    core_.traffic.ssd_parity_bytes += parity * core_.geometry.chunk_bytes;
+    core_.traffic.ssd_data_bytes += (writes.size() - parity) * core_.geometry.chunk_bytes;
+  }
+  co_return status;
 }
 
 Task<void> Appender::Write(Entry& entry) {
@@ -419,7 +431,7 @@ Task<void> Appender::Write(Entry& entry) {
       parts.push_back({entry.log_chunks[i].data(), core_.geometry.chunk_bytes});
     }
     group.Start(WriteLog(core_.members, core_.geometry, log, entry.header.place, std::move(parts),
-                         IoKind::kEntry));
+                         IoKind::kEntry, &core_.log_bytes));
   }
   Task<Status> all = group.Wait();
   entry.status = co_await all;
@@ -524,9 +536,9 @@ void Appender::NoteWrites(const Entry& entry) {
     }
     if (record->trim) {
       const auto* stripes = std::get_if<StripesTrimmed>(&*record->trim);
-      const StripeIndex first =
-          stripes != nullptr ? stripes->first
-                             : g.StripeOf(std::get<ChunksTrimmed>(*record->trim).first);
+      const StripeIndex first = stripes != nullptr
+                                    ? stripes->first
+                                    : g.StripeOf(std::get<ChunksTrimmed>(*record->trim).first);
       last_write_[first.value / g.extent_stripes] = entry.header.sequence;
     }
   }
@@ -545,16 +557,9 @@ void Appender::NoteWrites(const Entry& entry) {
 
 void Appender::Count(const Entry& entry) {
   Traffic& traffic = core_.traffic;
-  const auto logs = static_cast<uint64_t>(std::popcount(core_.log_mask()));
   ++traffic.log_appends;
-  traffic.log_header_bytes += logs * kBlockBytes;
-  traffic.log_chunk_bytes += logs * (entry.header.length_blocks - 1) * kBlockBytes;
   traffic.log_stripes += entry.header.log_stripes.size();
   traffic.log_stripe_members += entry.chunk_writes.size();
-  for (const SlotWrite& write : entry.slot_writes) {
-    (write.parity ? traffic.ssd_parity_bytes : traffic.ssd_data_bytes) +=
-        core_.geometry.chunk_bytes;
-  }
 }
 
 uint64_t Appender::SequenceAt(uint64_t us) const {

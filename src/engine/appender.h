@@ -193,6 +193,7 @@ class Appender {
   void Encode(Entry& entry);
   Task<void> Write(Entry& entry);
   void StartSlotWrites(Entry& entry, class TaskGroup& group);
+  Task<Status> WriteSlots(Entry& entry, size_t first, size_t last);
   void CompleteInOrder();
   void Finish(Entry& entry);
   void Count(const Entry& entry);

@@ -379,8 +379,7 @@ Task<Status> ArrayImpl::Trim(VolumeId volume, uint64_t offset_bytes, uint64_t le
 }
 
 // A flush of a range drains only what lies in it; the others go on absorbing.
-Task<Status> ArrayImpl::DrainVolume(VolumeId volume, uint64_t offset_bytes,
-                                    uint64_t length_bytes) {
+Task<Status> ArrayImpl::DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
   return buffer_.Drain([this, volume, offset_bytes, length_bytes](ChunkIndex chunk) {
     const Geometry& g = core_.geometry;
     const StripeIndex stripe = g.StripeOf(chunk);

@@ -160,9 +160,8 @@ std::vector<BufferedPtr> BufferedChunks::Select(
     }
   }
   // In an order that does not depend on the tables.
-  std::sort(selected.begin(), selected.end(), [](const BufferedPtr& a, const BufferedPtr& b) {
-    return a->order < b->order;
-  });
+  std::sort(selected.begin(), selected.end(),
+            [](const BufferedPtr& a, const BufferedPtr& b) { return a->order < b->order; });
   return selected;
 }
 

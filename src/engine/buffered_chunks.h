@@ -2,9 +2,9 @@
 // or take them. What is drained when is decided in WriteBuffer.
 //
 // At most one version of a chunk is *absorbing*: later writes go into it. When it is submitted to
-// the appender, or when something that overwrites it is, it is *leaving*: reads still find it, until
-// that is applied. Both happen under the chunk's lock (Writer::chunks), so that at most one version
-// is leaving, and who holds the lock knows that none is.
+// the appender, or when something that overwrites it is, it is *leaving*: reads still find it,
+// until that is applied. Both happen under the chunk's lock (Writer::chunks), so that at most one
+// version is leaving, and who holds the lock knows that none is.
 #pragma once
 
 #include <cstdint>

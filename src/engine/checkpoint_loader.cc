@@ -114,8 +114,8 @@ class PageStream {
       auto batch = std::make_unique<Batch>();
       const uint64_t block = HeaderOf(core_.geometry, pages_, asked_).block;
       batch->first = asked_;
-      batch->count = std::min({kBatchBlocks, pages_.blocks - asked_,
-                               core_.geometry.metadata_blocks - block});
+      batch->count =
+          std::min({kBatchBlocks, pages_.blocks - asked_, core_.geometry.metadata_blocks - block});
       batch->buffer = core_.pool.Get(batch->count * kBlockBytes);
       asked_ += batch->count;
       ahead_.push_back(std::move(batch));
@@ -125,8 +125,8 @@ class PageStream {
 
   Task<Status> Read(Batch& batch, uint64_t block) {
     const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(live_)));
-    Task<Status> read = core_.members.ReadBytes(ssd, core_.geometry.MetadataOffset(block),
-                                                batch.buffer.span());
+    Task<Status> read =
+        core_.members.ReadBytes(ssd, core_.geometry.MetadataOffset(block), batch.buffer.span());
     const Status status = co_await read;
     batch.readable = status.ok();
     batch.done = true;

@@ -14,8 +14,8 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBatchBlocks = 256;   // pages written at once
-constexpr size_t kMaxRuns = 32;          // the root names all of them
+constexpr uint64_t kBatchBlocks = 256;  // pages written at once
+constexpr size_t kMaxRuns = 32;         // the root names all of them
 constexpr size_t kBatchesInFlight = 2;
 constexpr uint64_t kMaxPauseUs = 20'000;
 
@@ -64,14 +64,21 @@ bool Checkpointer::TakeIncremental(CheckpointKind kind) const {
          since < runs_.back().stream_bytes;
 }
 
+Task<Status> Checkpointer::WriteCopy(DeviceIndex ssd, uint64_t block,
+                                     std::span<const std::byte> pages, IoKind kind) {
+  Task<Status> write =
+      core_.members.WriteBytes(ssd, core_.geometry.MetadataOffset(block), pages, kind);
+  Status status = co_await write;
+  core_.traffic.ssd_metadata_bytes += status.ok() ? pages.size() : 0;
+  co_return status;
+}
+
 Task<Status> Checkpointer::WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask,
                                       IoKind kind) {
   TaskGroup group(core_.loop);
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     if ((ssd_mask >> i & 1) != 0) {
-      group.Start(core_.members.WriteBytes(DeviceIndex(i), core_.geometry.MetadataOffset(block),
-                                           pages.span(), kind));
-      core_.traffic.ssd_metadata_bytes += pages.size();
+      group.Start(WriteCopy(DeviceIndex(i), block, pages.span(), kind));
     }
   }
   Task<Status> all = group.Wait();
@@ -142,8 +149,16 @@ Task<Status> Checkpointer::WriteRoot(const Appender::Position& position, Written
   root.place = position.place;
   root.next_volume_id = core_.state->volumes.next_id();
   root.runs = written.runs;
-  root.lifetime_counters =
-      TrafficToCounters(AddTraffic(core_.lifetime_before, core_.CurrentTraffic()));
+  // As they will be when this checkpoint counts: with the root and the superblocks that name it.
+  Traffic traffic = core_.CurrentTraffic();
+  const uint64_t ssds = core_.members.live_mask() & ((uint64_t{1} << core_.geometry.n) - 1);
+  traffic.ssd_metadata_bytes +=
+      static_cast<uint64_t>(std::popcount(written.pointer.ssd_mask)) * kBlockBytes +
+      static_cast<uint64_t>(std::popcount(ssds)) * kSuperblockCopyBytes;
+  traffic.log_header_bytes +=
+      static_cast<uint64_t>(std::popcount(core_.log_mask())) * kSuperblockCopyBytes;
+  ++traffic.checkpoints;
+  root.lifetime_counters = TrafficToCounters(AddTraffic(core_.lifetime_before, traffic));
   const std::vector<std::byte> bytes = EncodeRoot(root);
   EPLOG_CHECK(bytes.size() <= kPagePayloadBytes, "a root fits one page");
   CheckpointPointer& pointer = written.pointer;
@@ -153,14 +168,13 @@ Task<Status> Checkpointer::WriteRoot(const Appender::Position& position, Written
   FinishPage({PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0,
               static_cast<uint32_t>(bytes.size())},
              core_.identity.array_uuid, page.span());
-  Task<Status> write = WriteBatch(pointer.root_block, std::move(page), pointer.ssd_mask,
-                                  IoKind::kCheckpointRoot);
+  Task<Status> write =
+      WriteBatch(pointer.root_block, std::move(page), pointer.ssd_mask, IoKind::kCheckpointRoot);
   co_return co_await write;
 }
 
 Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Position& position,
-                                                             CheckpointKind kind,
-                                                             bool background) {
+                                                             CheckpointKind kind, bool background) {
   const uint64_t area = core_.geometry.metadata_blocks;
   const bool full = !TakeIncremental(kind);
   written_us_ = core_.loop.NowUs();
@@ -196,8 +210,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   status = co_await flush;
   EPLOG_CO_TRY(status);
   written_blocks_ = (run.blocks + 1) * static_cast<uint64_t>(std::popcount(run.ssd_mask));
-  ++(full ? core_.hooks.full_checkpoints_written
-         : core_.hooks.incremental_checkpoints_written);
+  ++(full ? core_.hooks.full_checkpoints_written : core_.hooks.incremental_checkpoints_written);
   co_return written;
 }
 

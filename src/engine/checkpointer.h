@@ -1,6 +1,6 @@
-// Checkpointer: the state to the metadata areas of m + 1 SSDs, out of place. A checkpoint counts once
-// its pages are flushed there and then the pointer on all live devices; only then is log before it
-// free (I9).
+// Checkpointer: the state to the metadata areas of m + 1 SSDs, out of place. A checkpoint counts
+// once its pages are flushed there and then the pointer on all live devices; only then is log
+// before it free (I9).
 //
 // The metadata area is a ring, alike on all SSDs. A checkpoint appends a run and a root; a full run
 // makes what lies before it void. An incremental one is only written where a full one of any size
@@ -68,6 +68,8 @@ class Checkpointer {
                                    bool background);
   Task<Status> WriteRun(Snapshot& snapshot, RunDescriptor& run, bool background);
   Task<Status> WriteRoot(const Appender::Position& position, Written& written);
+  Task<Status> WriteCopy(DeviceIndex ssd, uint64_t block, std::span<const std::byte> pages,
+                         IoKind kind);
   Task<Status> WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask, IoKind kind);
   Task<void> Pace(uint64_t since_us);
   void Supersede(const Written& written);

@@ -18,8 +18,8 @@ struct Committer::Install {
   KeyedLocks::Guard lock;
   Pins pins;
   RecordWrite record;
-  bool ready = false;              // the record is to be submitted
-  Status status;                   // why it is not
+  bool ready = false;  // the record is to be submitted
+  Status status;       // why it is not
 };
 
 namespace {
@@ -96,8 +96,7 @@ size_t Committer::FittingSlots(std::span<const StripeIndex> stripes) const {
 // slots on each SSD, and one for each parity chunk that gives none back. What an earlier batch took
 // beyond that comes back once what it freed is covered by a stable mark, or when a read lets go of
 // its pin.
-Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes,
-                                            uint32_t width) {
+Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes, uint32_t width) {
   stripes = stripes.first(std::min<size_t>(stripes.size(), width));
   while (true) {
     Status status = core_.Running();
@@ -216,8 +215,8 @@ Task<Status> Committer::Prepare(Install& install) {
   if (!status.ok()) {
     if (status.error().code != ErrorCode::kBusy) {  // overwritten meanwhile: its turn comes again
       install.status = Fail(status.error().code, "parity commit of stripe " +
-                                                     std::to_string(install.change.stripe.value) + ": " +
-                                                     status.error().message);
+                                                     std::to_string(install.change.stripe.value) +
+                                                     ": " + status.error().message);
     }
     co_return OkStatus();
   }
@@ -230,6 +229,15 @@ Task<Status> Committer::Prepare(Install& install) {
 
 void Committer::AddParityWord(Install& install, uint32_t index, RowWord word) {
   install.record.row->changes.push_back({static_cast<uint8_t>(index), word.word, word.crc, 0});
+}
+
+Task<Status> Committer::WriteParityChunk(DeviceIndex ssd, SlotIndex slot,
+                                         std::span<const std::byte> chunk) {
+  Task<Status> write =
+      core_.members.WriteBytes(ssd, core_.geometry.SlotOffset(slot), chunk, IoKind::kParity);
+  Status status = co_await write;
+  core_.traffic.ssd_parity_bytes += status.ok() ? chunk.size() : 0;
+  co_return status;
 }
 
 // Without parity chunks the whole stripe is zeros.
@@ -253,9 +261,7 @@ Task<Status> Committer::WriteParity(Install& install, std::span<const Buffer> pa
         core_.space.Unclaim(ssd, word.slot());
         word = old;
       }
-      group.Start(core_.members.WriteBytes(ssd, g.SlotOffset(word.slot()), parity[j].span(),
-                                           IoKind::kParity));
-      core_.traffic.ssd_parity_bytes += g.chunk_bytes;
+      group.Start(WriteParityChunk(ssd, word.slot(), parity[j].span()));
     }
     AddParityWord(install, g.k() + j, {word, Crc32c(parity[j].span())});
   }

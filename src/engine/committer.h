@@ -40,10 +40,11 @@ class Committer {
     uint32_t stripes = 0;
     uint32_t at_once = 0;
   };
-  // Commits what is pending *and stable* in these stripes, in batches or what slots and log permit; the installs of one such batch are submitted together, so that they share entries
-  // (section 5). Waits for slots, never for log room: kBusy without it, after what was done so far.
-  // A stripe that cannot be read does not keep the others from being committed; its error is
-  // returned in the end.
+  // Commits what is pending *and stable* in these stripes, in batches or what slots and log permit;
+  // the installs of one such batch are submitted together, so that they share entries (section 5).
+  // Waits for slots, never for log room: kBusy without it, after what was done so far. A stripe
+  // that cannot be read does not keep the others from being committed; its error is returned in the
+  // end.
   Task<Status> Commit(std::span<const StripeIndex> stripes, Batch size);
   Task<Status> Commit(std::span<const StripeIndex> stripes) {
     const uint32_t width = core_.geometry.commit_width();
@@ -64,6 +65,7 @@ class Committer {
   Task<Status> CommitBatch(std::span<const StripeIndex> stripes, uint32_t at_once);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);
+  Task<Status> WriteParityChunk(DeviceIndex ssd, SlotIndex slot, std::span<const std::byte> chunk);
   Task<Status> WriteParity(Install& install, std::span<const Buffer> parity);
   void AddParityWord(Install& install, uint32_t index, RowWord word);
 

@@ -21,6 +21,7 @@
 #include "format/superblock.h"
 #include "layout/geometry.h"
 #include "log/journal_rings.h"
+#include "log/log_ring.h"
 #include "metadata/state.h"
 #include "runtime/event_loop.h"
 #include "runtime/sync.h"
@@ -71,15 +72,16 @@ struct Core {
   JournalRings rings;
   Random random;
   Traffic traffic;
+  LogBytes log_bytes;       // of entries
   Traffic lifetime_before;  // of earlier lives, from the checkpoint
 
   uint64_t last_request_us = 0;  // of a user; loop time
 
   const CommitCost commit_cost;
-  Event space_changed;  // slots or log room may have become free
-  Event append;         // the appender should look whether it can make an entry
+  Event space_changed;    // slots or log room may have become free
+  Event append;           // the appender should look whether it can make an entry
   Event buffers_changed;  // a chunk in a write buffer became ready, left or was given up
-  Event kick;           // the keeper should look whether something is due or short
+  Event kick;             // the keeper should look whether something is due or short
 
   // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way
   // that this life cannot go on with. Reads still work where they can; reopening recovers.
@@ -115,6 +117,8 @@ struct Core {
   [[nodiscard]] Traffic CurrentTraffic() const {
     Traffic sum = traffic;
     sum.ssd_metadata_bytes += rings.bytes_written();
+    sum.log_header_bytes += log_bytes.headers;
+    sum.log_chunk_bytes += log_bytes.chunks;
     sum.log_stripes_dead_early = state->pending.early_deaths();
     return sum;
   }

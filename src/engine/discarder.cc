@@ -53,8 +53,8 @@ Task<Status> Discarder::Send(DeviceIndex ssd, SlotSpace::Run run) {
 }
 
 Task<void> Discarder::DiscardOld(DeviceIndex ssd) {
-  const auto least = static_cast<uint32_t>(
-      std::max<uint64_t>(1, kLeastBytes / core_.geometry.chunk_bytes));
+  const auto least =
+      static_cast<uint32_t>(std::max<uint64_t>(1, kLeastBytes / core_.geometry.chunk_bytes));
   SlotIndex from(0);
   while (!closing_ && !core_.stop_error) {
     const uint32_t most = MostSlots(ssd);

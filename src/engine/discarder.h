@@ -1,7 +1,7 @@
 // Discarder: tells SSDs which slots hold nothing (TRIM), where they can be told; member files never
-// are. In the background slots that have been free for a while, in runs worth a request; or all free
-// slots at once. A run is borrowed while its request is on its way: nobody can take it, and enough is
-// left for all others.
+// are. In the background slots that have been free for a while, in runs worth a request; or all
+// free slots at once. A run is borrowed while its request is on its way: nobody can take it, and
+// enough is left for all others.
 #pragma once
 
 #include <cstdint>

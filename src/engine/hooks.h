@@ -40,8 +40,8 @@ struct EngineHooks {
   std::function<void(DeviceIndex device, IoKind kind)> before_io;
 
   // Choices that are free, made so that rare orders come often.
-  bool lowest_slot_first = false;     // a freed slot is taken again as soon as it may be
-  uint32_t headers_a_ring_block = 0;  // 0 = as many as fit
+  bool lowest_slot_first = false;        // a freed slot is taken again as soon as it may be
+  uint32_t headers_a_ring_block = 0;     // 0 = as many as fit
   bool incremental_checkpoints = false;  // wherever one fits, however long
 
   // Coverage, counted by the engine.
@@ -60,7 +60,7 @@ struct EngineHooks {
   uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers
   uint64_t buffered_stripes = 0;  // whole stripes out of buffers
   uint64_t early_deaths = 0;      // of log stripes
-  uint64_t space_waits = 0;           // writes that waited for slots or log room
+  uint64_t space_waits = 0;       // writes that waited for slots or log room
 };
 
 }  // namespace eplog

@@ -14,7 +14,7 @@ constexpr int kTries = 3;
 constexpr uint32_t kStepBatches = 4;  // of commit_width stripes
 constexpr uint32_t kSmallPart = 4;    // of commit_width: a batch while there is no hurry,
 constexpr uint32_t kFewAtOnce = 2;    // and so many of its stripes at once
-constexpr uint64_t kLeastGain = 64;  // blocks of log, for which a checkpoint may be made
+constexpr uint64_t kLeastGain = 64;   // blocks of log, for which a checkpoint may be made
 
 }  // namespace
 
@@ -204,9 +204,9 @@ double Keeper::Pressure() const {
   const auto part = [](double used, double all) { return all <= 0 ? 1.0 : used / all; };
   const uint64_t blocks = core_.geometry.log_blocks;
   const uint64_t open = blocks - std::min(blocks, appender_.ClosedBlocks(0));
-  const double log = part(static_cast<double>(appender_.log_charged() * 7) -
-                              static_cast<double>(open * 5),
-                          static_cast<double>(open * 2));
+  const double log =
+      part(static_cast<double>(appender_.log_charged() * 7) - static_cast<double>(open * 5),
+           static_cast<double>(open * 2));
   const uint32_t closed = core_.geometry.commit_width();
   const uint32_t least = closed + (core_.geometry.reserve_slots() - closed) / 2;
   double slots = 0;
@@ -309,8 +309,8 @@ uint64_t Keeper::DueUpto() const {
 bool Keeper::CheckpointDue() const {
   const CheckpointTriggers& when = core_.options.checkpoint;
   const bool any = appender_.applied().sequence != checkpointer_.covered();
-  const bool late = when.interval_us != 0 &&
-                    core_.loop.NowUs() >= checkpointer_.written_us() + when.interval_us;
+  const bool late =
+      when.interval_us != 0 && core_.loop.NowUs() >= checkpointer_.written_us() + when.interval_us;
   return any && (CheckpointFar() || late);
 }
 

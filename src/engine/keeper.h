@@ -3,8 +3,8 @@
 //   Stability: the engine's own flush, and checkpoints when the rings run short. It waits for no
 //              append, so that an append may wait for it.
 //   Space:     parity commit when log or slots run short or when a trigger says so, marks that let
-//              freed slots go, checkpoints that free log or are due. What it does appends, and so may
-//              wait for Stability.
+//              freed slots go, checkpoints that free log or are due. What it does appends, and so
+//              may wait for Stability.
 //
 // While nobody waits for space, commits go in small batches with pauses between them, more and
 // faster the less space is left; so the foreground keeps most of the devices.

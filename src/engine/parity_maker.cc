@@ -93,8 +93,8 @@ Task<bool> ParityMaker::ByDelta(const Change& change, std::vector<Buffer>& parit
   for (uint32_t j = 0; j < g.m; ++j) {
     parity.push_back(core_.pool.Get(g.chunk_bytes));
     chunks[j] = parity.back().data();
-    group.Start(ReadCounted(change.stripe, g.k() + j, change.old_words[g.k() + j],
-                            parity.back().span()));
+    group.Start(
+        ReadCounted(change.stripe, g.k() + j, change.old_words[g.k() + j], parity.back().span()));
   }
   Task<Status> all = group.Wait();
   const Status status = co_await all;
@@ -133,7 +133,8 @@ Task<Status> ParityMaker::FromData(const Change& change, std::vector<Buffer>& pa
 // Each data chunk in the version that the new row names. What cannot be read directly is decoded: a
 // taken version through its log stripe, any other through the row as it is now, with the old
 // versions of its peers.
-Task<Status> ParityMaker::ReadVersions(const Change& change, std::span<const std::span<std::byte>> data) {
+Task<Status> ParityMaker::ReadVersions(const Change& change,
+                                       std::span<const std::span<std::byte>> data) {
   const Geometry& g = core_.geometry;
   uint64_t bad = 0;
   TaskGroup group(core_.loop);
@@ -163,8 +164,8 @@ Task<Status> ParityMaker::ReadVersions(const Change& change, std::span<const std
   co_return OkStatus();
 }
 
-Task<Status> ParityMaker::ReadVersion(const Change& change, uint32_t index, std::span<std::byte> into,
-                                    uint64_t& bad) {
+Task<Status> ParityMaker::ReadVersion(const Change& change, uint32_t index,
+                                      std::span<std::byte> into, uint64_t& bad) {
   const Geometry& g = core_.geometry;
   const RowWord word = change.words[index];
   Task<Status> read = ReadCounted(change.stripe, index, word, into);

@@ -1,6 +1,6 @@
 // ParityMaker: the parity of a stripe whose row is to name other versions, by the way that reads
-// less (section 8): from all of its data (reconstruct), or from the old parity and what each changed
-// chunk was and is (delta).
+// less (section 8): from all of its data (reconstruct), or from the old parity and what each
+// changed chunk was and is (delta).
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,9 @@ Task<Status> Trimmer::Settle(ExtentIndex extent) {
 
 Task<Status> Trimmer::TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint64_t to_bytes) {
   const Geometry& g = core_.geometry;
-  const auto chunk_of = [&](uint64_t bytes) { return static_cast<uint32_t>(bytes / g.chunk_bytes); };
+  const auto chunk_of = [&](uint64_t bytes) {
+    return static_cast<uint32_t>(bytes / g.chunk_bytes);
+  };
   uint32_t first = chunk_of(from_bytes);
   const uint32_t last = chunk_of(to_bytes);  // the first that is not wholly inside
   const uint64_t head = from_bytes % g.chunk_bytes;
@@ -80,8 +82,8 @@ Task<Status> Trimmer::ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_
   const Geometry& g = core_.geometry;
   const Buffer zeros = core_.pool.GetZeroed(g.chunk_bytes);
   const uint64_t offset = uint64_t{g.IndexInStripe(chunk)} * g.chunk_bytes + from_bytes;
-  Task<Status> write = buffer_.WriteInStripe(g.StripeOf(chunk), offset,
-                                             zeros.span().first(to_bytes - from_bytes));
+  Task<Status> write =
+      buffer_.WriteInStripe(g.StripeOf(chunk), offset, zeros.span().first(to_bytes - from_bytes));
   co_return co_await write;
 }
 

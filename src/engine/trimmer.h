@@ -16,8 +16,8 @@ namespace eplog {
 
 class Trimmer {
  public:
-  Trimmer(Core& core, Appender& appender, Admission& admission, Writer& writer,
-          WriteBuffer& buffer, BufferedChunks& buffered)
+  Trimmer(Core& core, Appender& appender, Admission& admission, Writer& writer, WriteBuffer& buffer,
+          BufferedChunks& buffered)
       : core_(core),
         appender_(appender),
         admission_(admission),

@@ -64,8 +64,8 @@ class Volumes {
   Task<Status> FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_bytes,
                            std::vector<ExtentIndex> empty);
   // The newest entry that freed extents of this volume in this life, or a newer one: a flush of any
-  // part of the volume covers it, since no extent is left to remember it. While some are being freed
-  // the entry may be applied already and who submitted it not know yet.
+  // part of the volume covers it, since no extent is left to remember it. While some are being
+  // freed the entry may be applied already and who submitted it not know yet.
   [[nodiscard]] uint64_t LastFreed(VolumeId id) const {
     if (freeing_.contains(id.value)) {
       return appender_.applied().sequence;

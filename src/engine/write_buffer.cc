@@ -98,12 +98,12 @@ Task<Status> WriteBuffer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
     co_return OkStatus();
   }
   const StripeIndex stripe = core_.geometry.StripeOf(chunk);
-  const bool fresh = sizes_.stripes != 0 && !core_.state->HasPending(stripe) &&
-                     core_.state->RowIsZero(stripe);
+  const bool fresh =
+      sizes_.stripes != 0 && !core_.state->HasPending(stripe) && core_.state->RowIsZero(stripe);
   if (!fresh && sizes_.device_chunks == 0) {
     Task<Status> direct = writer_.WriteInStripe(
-        stripe, core_.geometry.IndexInStripe(chunk) * uint64_t{core_.geometry.chunk_bytes} +
-                    offset_bytes,
+        stripe,
+        core_.geometry.IndexInStripe(chunk) * uint64_t{core_.geometry.chunk_bytes} + offset_bytes,
         from);
     co_return co_await direct;
   }

@@ -2,10 +2,10 @@
 //
 // With sizes of 0 every write goes straight to the Writer. Otherwise a write is acknowledged when
 // its chunks lie in RAM with their slots and log room promised; later writes of the same chunks are
-// absorbed in place. Chunks of stripes that were never written go to the stripe buffer, others to the
-// device buffer of their SSD. When a device buffer is full, one chunk is drained from the head of
-// each that is not empty: a log stripe. Chunks that make a whole stripe, whatever requests they came
-// from, are written as one with their parity.
+// absorbed in place. Chunks of stripes that were never written go to the stripe buffer, others to
+// the device buffer of their SSD. When a device buffer is full, one chunk is drained from the head
+// of each that is not empty: a log stripe. Chunks that make a whole stripe, whatever requests they
+// came from, are written as one with their parity.
 //
 // A flush drains what lies in its range, nothing else. Nothing stays longer than kMaxAgeUs.
 #pragma once
@@ -61,8 +61,7 @@ class WriteBuffer {
   [[nodiscard]] bool active() const {
     return sizes_.device_chunks != 0 || sizes_.stripes != 0 || !chunks_.empty();
   }
-  Task<Status> WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
-                          std::span<const std::byte> from);
+  Task<Status> WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> Prepare(const BufferedPtr& chunk, uint64_t offset_bytes,
                        std::span<const std::byte> from);
   void DrainWhatIsFull(const BufferedChunk& newest);

@@ -48,8 +48,7 @@ class Writer {
   };
   Task<StripeLocks> LockStripe(StripeIndex stripe);
   // A whole stripe, its k chunks given one by one, under its locks.
-  Task<Status> WriteRow(StripeIndex stripe, Grant& grant,
-                        std::span<const std::byte* const> data);
+  Task<Status> WriteRow(StripeIndex stripe, Grant& grant, std::span<const std::byte* const> data);
   [[nodiscard]] Admission::Need NeedOfChunk(ChunkIndex chunk) const;
   [[nodiscard]] Admission::Need NeedOfStripe(StripeIndex stripe) const;
 

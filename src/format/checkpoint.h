@@ -3,8 +3,8 @@
 //
 // A run is a sequence of items; its bytes are cut into pages, which lie one after the other in the
 // metadata area, round its end. A full run holds the whole state. An incremental one holds what
-// changed since the run before it: rows, extents, the volumes if any of them changed; and always all
-// that is pending, which older runs then no longer tell. The root names the runs, newest first.
+// changed since the run before it: rows, extents, the volumes if any of them changed; and always
+// all that is pending, which older runs then no longer tell. The root names the runs, newest first.
 #pragma once
 
 #include <cstdint>
@@ -114,8 +114,8 @@ struct ExtentItem {
 inline constexpr size_t kMaxRunItemBytes = size_t{32} << 10;
 
 // Appends items to a byte vector. Rows: `words` holds kRowGroupStripes x n words (fewer stripes in
-// the last group), stripe by stripe. RowGroup codes runs of consecutive slots on an SSD as runs, and
-// CRCs only for words that are not `zero`. Rows writes only the stripes of the mask, which is
+// the last group), stripe by stripe. RowGroup codes runs of consecutive slots on an SSD as runs,
+// and CRCs only for words that are not `zero`. Rows writes only the stripes of the mask, which is
 // shorter for a few of them.
 class RunWriter {
  public:

@@ -245,8 +245,7 @@ class ItemReader {
     for (uint8_t d = 0; d < geometry_.n && in_.ok(); ++d) {
       ReadColumn(column);
       for (uint32_t i = 0; i < column.stripes && in_.ok(); ++i) {
-        words_[places.At(i, DeviceIndex(d))] = {SlotWord::FromRaw(column.raw[i]),
-                                                               column.crcs[i]};
+        words_[places.At(i, DeviceIndex(d))] = {SlotWord::FromRaw(column.raw[i]), column.crcs[i]};
       }
     }
     if (!in_.ok()) {
@@ -417,8 +416,8 @@ void RunWriter::Rows(uint32_t group, uint64_t stripes, std::span<const RowWord> 
   out.Varint(group);
   out.U64(stripes);
   for (uint64_t rest = stripes; rest != 0; rest &= rest - 1) {
-    const auto row = words.subspan(static_cast<size_t>(std::countr_zero(rest)) * geometry_.n,
-                                   geometry_.n);
+    const auto row =
+        words.subspan(static_cast<size_t>(std::countr_zero(rest)) * geometry_.n, geometry_.n);
     uint64_t used = 0;
     for (uint32_t i = 0; i < geometry_.n; ++i) {
       used |= uint64_t{row[i].word.is_zero() ? 0U : 1U} << i;

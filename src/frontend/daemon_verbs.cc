@@ -39,11 +39,16 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
     Handler handler;
   };
   static constexpr Entry kVerbs[] = {
-      {"status", &DaemonVerbs::GetStatus},           {"commit", &DaemonVerbs::Commit},
-      {"checkpoint", &DaemonVerbs::Checkpoint},      {"volume-create", &DaemonVerbs::CreateVolume},
-      {"volume-list", &DaemonVerbs::ListVolumes},    {"volume-resize", &DaemonVerbs::ResizeVolume},
-      {"volume-delete", &DaemonVerbs::DeleteVolume}, {"umount", &DaemonVerbs::Umount},
-      {"discard", &DaemonVerbs::Discard},            {"buffers", &DaemonVerbs::SetBuffers},
+      {"status", &DaemonVerbs::GetStatus},
+      {"commit", &DaemonVerbs::Commit},
+      {"checkpoint", &DaemonVerbs::Checkpoint},
+      {"volume-create", &DaemonVerbs::CreateVolume},
+      {"volume-list", &DaemonVerbs::ListVolumes},
+      {"volume-resize", &DaemonVerbs::ResizeVolume},
+      {"volume-delete", &DaemonVerbs::DeleteVolume},
+      {"umount", &DaemonVerbs::Umount},
+      {"discard", &DaemonVerbs::Discard},
+      {"buffers", &DaemonVerbs::SetBuffers},
   };
   for (const Entry& entry : kVerbs) {
     if (verb == entry.verb) {
@@ -109,9 +114,8 @@ Task<Result<Json>> DaemonVerbs::SetBuffers(Json request, ProgressSink /*progress
   const auto chunks = number("device_chunks");
   const auto stripes = number("stripes");
   if (!chunks || !stripes) {
-    co_return Fail(ErrorCode::kInvalidArgument,
-                   "device_chunks and stripes are numbers up to " +
-                       std::to_string(kMaxBufferChunks));
+    co_return Fail(ErrorCode::kInvalidArgument, "device_chunks and stripes are numbers up to " +
+                                                    std::to_string(kMaxBufferChunks));
   }
   array_.SetBuffers({.device_chunks = *chunks, .stripes = *stripes});
   co_return Json();

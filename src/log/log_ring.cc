@@ -32,17 +32,30 @@ uint64_t BytesToWrap(const Geometry& geometry, uint64_t place) {
 }  // namespace
 
 Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
-                      std::vector<iovec> parts, IoKind kind) {
+                      std::vector<iovec> parts, IoKind kind, LogBytes* counted) {
   const uint64_t before_wrap = BytesToWrap(geometry, place);
+  bool header = true;
+  const auto count = [&](uint64_t bytes) {
+    if (counted != nullptr) {
+      counted->headers += header ? kBlockBytes : 0;
+      counted->chunks += bytes - (header ? kBlockBytes : 0);
+    }
+    header = false;
+  };
   if (TotalBytes(parts) > before_wrap) {
     const std::vector<iovec> front = TakeFront(parts, before_wrap);
     Task<Status> first = members.Write(log, geometry.LogOffset(place), front, kind);
     Status status = co_await first;
     EPLOG_CO_TRY(status);
+    count(before_wrap);
     place += before_wrap / kBlockBytes;
   }
   Task<Status> rest = members.Write(log, geometry.LogOffset(place), parts, kind);
-  co_return co_await rest;
+  Status status = co_await rest;
+  if (status.ok()) {
+    count(TotalBytes(parts));
+  }
+  co_return status;
 }
 
 Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,

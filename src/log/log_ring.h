@@ -18,10 +18,17 @@
 
 namespace eplog {
 
+// Bytes that reached log devices.
+struct LogBytes {
+  uint64_t headers = 0;
+  uint64_t chunks = 0;
+};
+
 // Writes whole blocks at `place`, in two requests where the ring wraps. The memory (not the iovecs)
-// must live until the task ends.
+// must live until the task ends. `counted`, if given, gets what each request wrote when it ends;
+// the first block is a header.
 Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
-                      std::vector<iovec> parts, IoKind kind);
+                      std::vector<iovec> parts, IoKind kind, LogBytes* counted = nullptr);
 Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
                      std::span<std::byte> into);
 

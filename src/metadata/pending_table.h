@@ -2,8 +2,8 @@
 //
 // Trimmed chunks are pending zeros. They stand here as a log stripe without log chunks, all of one
 // trim record together: they have nothing to be decoded from and need nothing, but are committed in
-// their turn and are part of every checkpoint. `zeros` counts them, since they may not pile up: each
-// is charged like one chunk of log (section 5).
+// their turn and are part of every checkpoint. `zeros` counts them, since they may not pile up:
+// each is charged like one chunk of log (section 5).
 //
 // A log stripe is live from its entry until every member is superseded *and* the superseding
 // entries are stable; between the two moments it is `dead`: nothing is read through it, but its log
@@ -41,7 +41,7 @@ struct PendingChunk {
 struct LogStripeView {
   uint64_t sequence = 0;
   uint64_t place = 0;  // of its log chunks
-  bool zeros = false;      // trimmed chunks: no log chunks, no slots
+  bool zeros = false;  // trimmed chunks: no log chunks, no slots
   std::vector<LogStripeMember> members;
   std::vector<bool> superseded;
   std::array<uint32_t, kMaxParity> log_crcs{};

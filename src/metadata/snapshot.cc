@@ -198,8 +198,7 @@ void Snapshot::StepPendings(std::vector<std::byte>& out) {
 void Snapshot::BeforeRow(StripeIndex stripe) {
   const uint32_t group = stripe.value / kRowGroupStripes;
   const bool written = part_ > Part::kRows || (part_ == Part::kRows && group < row_group_);
-  if (written || (!full_ && changes_.rows.Group(group) == 0) ||
-      !early_rows_.insert(group).second) {
+  if (written || (!full_ && changes_.rows.Group(group) == 0) || !early_rows_.insert(group).second) {
     return;
   }
   PutRowGroup(group, early_);

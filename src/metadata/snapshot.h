@@ -62,7 +62,7 @@ class Snapshot {
   LogStripeId log_stripe_ = kNone;
   uint64_t walked_sequence_ = 0;  // the walk over log stripes has passed those with lower ones,
   std::unordered_set<LogStripeId> walked_;  // and of this one these
-  std::vector<std::byte> early_;  // written out of turn, not handed out yet
+  std::vector<std::byte> early_;            // written out of turn, not handed out yet
   std::unordered_set<uint32_t> early_extents_;
   std::unordered_set<uint32_t> early_rows_;
   std::unordered_set<LogStripeId> early_stripes_;

@@ -25,8 +25,8 @@ RowWord State::Latest(ChunkIndex chunk) const {
 
 bool State::LatestIsZero(StripeIndex stripe) const {
   for (uint32_t i = 0; i < geometry_.k(); ++i) {
-    const RowWord word = HasPending(stripe) ? Latest(geometry_.Chunk(stripe, i))
-                                            : rows.Get(stripe, i);
+    const RowWord word =
+        HasPending(stripe) ? Latest(geometry_.Chunk(stripe, i)) : rows.Get(stripe, i);
     if (!word.word.is_zero()) {
       return false;
     }

@@ -35,7 +35,7 @@ struct SlotChanges {
 // What has changed since the changes were last taken: what an incremental checkpoint holds, next to
 // all that is pending.
 struct Changes {
-  DirtyMap rows;     // by stripe
+  DirtyMap rows;  // by stripe
   DirtyMap extents;
   bool volumes = false;
 };

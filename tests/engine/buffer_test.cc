@@ -206,12 +206,13 @@ TEST(BufferZipf, TrafficFallsWithTheSizeOfTheBuffers) {
   BufferedTraffic last = none;
   for (uint32_t size = 1; size <= 64; size *= 2) {
     const BufferedTraffic now = RunZipf(size);
-    const double ssd = 100.0 * static_cast<double>(now.ssd_bytes) / static_cast<double>(none.ssd_bytes);
-    const double log =
-        100.0 * static_cast<double>(now.log_chunk_bytes) / static_cast<double>(none.log_chunk_bytes);
+    const double ssd =
+        100.0 * static_cast<double>(now.ssd_bytes) / static_cast<double>(none.ssd_bytes);
+    const double log = 100.0 * static_cast<double>(now.log_chunk_bytes) /
+                       static_cast<double>(none.log_chunk_bytes);
     RecordProperty("ssd_percent_at_" + std::to_string(size), std::to_string(ssd));
-    std::printf("device buffers of %2u chunks: SSD bytes %6.2f %%, log chunk bytes %6.2f %%\n", size,
-                ssd, log);
+    std::printf("device buffers of %2u chunks: SSD bytes %6.2f %%, log chunk bytes %6.2f %%\n",
+                size, ssd, log);
     EXPECT_LE(now.ssd_bytes, last.ssd_bytes) << size;
     EXPECT_LE(now.log_chunk_bytes, last.log_chunk_bytes) << size;
     last = now;

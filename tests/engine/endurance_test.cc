@@ -81,9 +81,9 @@ struct MixedLoad {
       ++running;
       array.loop.Spawn(Work());
     }
-    return array.loop.RunUntil(
-        [this] { return running == 0 || array.loop.NowUs() > until + kHour; }) &&
-           running == 0;
+    return array.loop.RunUntil([this] {
+      return running == 0 || array.loop.NowUs() > until + kHour;
+    }) && running == 0;
   }
 };
 
@@ -122,13 +122,13 @@ TEST_P(AlmostFull, ADayWithTheSmallestLogHasNoStallAndNoGrowth) {
   const Traffic traffic = test.array->GetStatus().traffic;
   // Pools and tables have their size by then.
   const size_t settled = heap[2];
-  std::printf("24 h, %llu requests, longest %.3f s, %llu commits, %llu checkpoints, heap %.3f MiB "
-              "after 6 h, %.3f MiB after 24 h\n",
-              static_cast<unsigned long long>(requests), static_cast<double>(longest) / 1e6,
-              static_cast<unsigned long long>(traffic.commits),
-              static_cast<unsigned long long>(traffic.checkpoints),
-              static_cast<double>(settled) / (1 << 20),
-              static_cast<double>(heap.back()) / (1 << 20));
+  std::printf(
+      "24 h, %llu requests, longest %.3f s, %llu commits, %llu checkpoints, heap %.3f MiB "
+      "after 6 h, %.3f MiB after 24 h\n",
+      static_cast<unsigned long long>(requests), static_cast<double>(longest) / 1e6,
+      static_cast<unsigned long long>(traffic.commits),
+      static_cast<unsigned long long>(traffic.checkpoints),
+      static_cast<double>(settled) / (1 << 20), static_cast<double>(heap.back()) / (1 << 20));
   EXPECT_LE(longest, kSecond);
   EXPECT_LE(heap.back(), settled + settled / 100) << "memory grows";
   const auto report = RunTask(test.loop, test.array->Check({}));
@@ -172,15 +172,16 @@ TEST(HotSet, RewrittenForAnHourKeepsTheLogBoundedByEarlyDeath) {
       }(test, volume, random, most));
   ASSERT_TRUE(done.ok()) << done.error().ToString();
   const ArrayStatus status = test.array->GetStatus();
-  std::printf("%llu writes, %llu log stripes, %llu dead early, %llu committed, %llu checkpoints, log "
-              "at most %llu of %llu KiB\n",
-              static_cast<unsigned long long>(status.traffic.user_writes),
-              static_cast<unsigned long long>(status.traffic.log_stripes),
-              static_cast<unsigned long long>(status.traffic.log_stripes_dead_early),
-              static_cast<unsigned long long>(status.traffic.committed_stripes),
-              static_cast<unsigned long long>(status.traffic.checkpoints),
-              static_cast<unsigned long long>(most >> 10),
-              static_cast<unsigned long long>(status.log_size_bytes >> 10));
+  std::printf(
+      "%llu writes, %llu log stripes, %llu dead early, %llu committed, %llu checkpoints, log "
+      "at most %llu of %llu KiB\n",
+      static_cast<unsigned long long>(status.traffic.user_writes),
+      static_cast<unsigned long long>(status.traffic.log_stripes),
+      static_cast<unsigned long long>(status.traffic.log_stripes_dead_early),
+      static_cast<unsigned long long>(status.traffic.committed_stripes),
+      static_cast<unsigned long long>(status.traffic.checkpoints),
+      static_cast<unsigned long long>(most >> 10),
+      static_cast<unsigned long long>(status.log_size_bytes >> 10));
   EXPECT_GT(status.traffic.user_writes, 170'000U);
   EXPECT_EQ(status.traffic.committed_stripes, 0U);
   EXPECT_LE(status.pending_chunks, 64U);

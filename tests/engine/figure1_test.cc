@@ -1,6 +1,6 @@
-// Figure 1 of the EPLOG supplement: four SSDs, RAID-5, one log device; with buffers of two chunks as
-// in the figure, and without any, where the new chunks of a request become one log stripe however
-// many stripes they come from, and the SSDs see only them.
+// Figure 1 of the EPLOG supplement: four SSDs, RAID-5, one log device; with buffers of two chunks
+// as in the figure, and without any, where the new chunks of a request become one log stripe
+// however many stripes they come from, and the SSDs see only them.
 
 #include "tests/engine/array_fixture.h"
 
@@ -98,8 +98,8 @@ TEST_F(Figure1, NewChunksOfAPartialStripeAreLoggedAndCommittedOnce) {
 }
 
 // The figure itself. Requests in its order: the new {A3, B3} stay in the stripe buffer; {B0', C0',
-// A1'} and {C1', A2'} go to the device buffers of SSDs 1, 2, 0 and 3, 0. With A2' the buffer of SSD 0
-// is full, and the heads of all four make one log stripe: {A1', B0', C0', C1'}. A2' stays.
+// A1'} and {C1', A2'} go to the device buffers of SSDs 1, 2, 0 and 3, 0. With A2' the buffer of SSD
+// 0 is full, and the heads of all four make one log stripe: {A1', B0', C0', C1'}. A2' stays.
 class Figure1Buffered : public Figure1 {
  protected:
   Figure1Buffered() : Figure1({.device_chunks = 2, .stripes = 1}) {}

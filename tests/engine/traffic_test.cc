@@ -52,6 +52,95 @@ void ResetCounters(TestArray& test, uint32_t devices) {
   }
 }
 
+// Random requests; whoever asks between any two steps gets counters that agree with the devices.
+Task<void> Scribble(TestArray& test, VolumeId volume, uint64_t size, Random& random,
+                    uint64_t& running) {
+  Buffer data = test.pool.GetZeroed(uint64_t{96} << 10);
+  for (int i = 0; i < 60; ++i) {
+    const uint64_t length = 1 + random.Below(random.OneIn(4) ? data.size() : 9000);
+    const uint64_t at = random.Below(size - length);
+    if (random.OneIn(8)) {
+      Task<Status> trim = test.array->Trim(volume, at, length, TrimMode::kPunch);
+      EXPECT_TRUE((co_await trim).ok());
+    } else if (random.OneIn(10)) {
+      Task<Status> flush = test.array->Flush(volume, at, length);
+      EXPECT_TRUE((co_await flush).ok());
+    } else if (random.OneIn(20)) {
+      Task<Status> commit = test.array->Commit({});
+      EXPECT_TRUE((co_await commit).ok());
+    } else if (random.OneIn(20)) {
+      Task<Status> checkpoint = test.array->Checkpoint(CheckpointKind::kAuto);
+      EXPECT_TRUE((co_await checkpoint).ok());
+    } else {
+      Task<Status> write = test.array->Write(volume, at, data.span().first(length));
+      EXPECT_TRUE((co_await write).ok());
+    }
+  }
+  --running;
+}
+
+TEST(Traffic, ClassesAddUpAtEveryMomentAndLifetimesSurvive) {
+  for (const uint32_t device_buffer : {0U, 8U}) {
+    ArrayShape shape;
+    shape.n = 6;
+    shape.m = 2;
+    shape.ssd_bytes = uint64_t{12} << 20;
+    shape.log_bytes = uint64_t{1} << 20;
+    shape.ssd_delays = kSsdDelays;
+    shape.log_delays = kLogDelays;
+    shape.buffers = {.device_chunks = device_buffer, .stripes = device_buffer / 4};
+    TestArray test(shape);
+    const uint64_t size = uint64_t{4} << 20;
+    const VolumeId volume = test.CreateVolume("v", size);
+    Random random(device_buffer + 1);
+    uint64_t running = 6;
+    for (uint64_t i = 0; i < running; ++i) {
+      test.loop.Spawn(Scribble(test, volume, size, random, running));
+    }
+    uint64_t moments = 0;
+    const bool ended = test.loop.RunUntil([&] {
+      ++moments;
+      const ArrayStatus status = test.array->GetStatus();
+      const Traffic& t = status.traffic;
+      uint64_t ssd = 0;
+      uint64_t log = 0;
+      for (const DeviceStatus& device : status.devices) {
+        (device.role == DeviceRole::kSsd ? ssd : log) += device.bytes_written;
+      }
+      EXPECT_EQ(t.ssd_data_bytes + t.ssd_parity_bytes + t.ssd_metadata_bytes + t.ssd_repair_bytes,
+                ssd);
+      EXPECT_EQ(t.log_chunk_bytes + t.log_header_bytes, log);
+      EXPECT_EQ(status.pending_bytes, status.pending_chunks * 4096);
+      return running == 0 || ::testing::Test::HasFailure();
+    });
+    ASSERT_TRUE(ended && running == 0);
+    EXPECT_GT(moments, 300U);
+    // Whatever goes on in the background ends.
+    const uint64_t quiet = test.loop.NowUs() + 10'000'000;
+    static_cast<void>(test.loop.RunUntil([&] { return test.loop.NowUs() >= quiet; }));
+    // What a life has written is known to the next to the byte: the devices' own counts went on.
+    const Traffic before = test.array->GetStatus().lifetime;
+    const Totals counted = Count(test, 6, 2);
+    ASSERT_TRUE(test.Close().ok());
+    const Totals closed = Count(test, 6, 2);
+    test.Open();
+    const ArrayStatus after = test.array->GetStatus();
+    const auto ssd_bytes = [](const Traffic& t) {
+      return t.ssd_data_bytes + t.ssd_parity_bytes + t.ssd_metadata_bytes + t.ssd_repair_bytes;
+    };
+    EXPECT_EQ(ssd_bytes(after.lifetime) - ssd_bytes(after.traffic) - ssd_bytes(before),
+              closed.ssd_written - counted.ssd_written);
+    EXPECT_EQ(after.lifetime.log_chunk_bytes + after.lifetime.log_header_bytes -
+                  after.traffic.log_chunk_bytes - after.traffic.log_header_bytes -
+                  before.log_chunk_bytes - before.log_header_bytes,
+              closed.log_written - counted.log_written);
+    EXPECT_EQ(after.lifetime.user_writes, before.user_writes);
+    EXPECT_EQ(after.lifetime.md_equivalent_ssd_bytes, before.md_equivalent_ssd_bytes);
+    EXPECT_EQ(after.lifetime.user_bytes_trimmed, before.user_bytes_trimmed);
+    EXPECT_GE(after.lifetime.checkpoints, before.checkpoints);
+  }
+}
+
 constexpr uint64_t kUpdates = 20'000;
 constexpr uint64_t kUpdateBytes = 4096;
 

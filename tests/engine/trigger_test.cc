@@ -1,5 +1,5 @@
-// When parity is committed and checkpoints are written without anybody asking, and that it leaves the
-// foreground its share of the devices.
+// When parity is committed and checkpoints are written without anybody asking, and that it leaves
+// the foreground its share of the devices.
 
 #include <algorithm>
 
@@ -179,15 +179,16 @@ TEST(Pacing, CommitsLeaveTheForegroundItsLatency) {
   EXPECT_EQ(without.committed, 0U);
   EXPECT_GT(with.committed, 5000U);
   EXPECT_LE(with.Quantile(0.99), 2 * without.Quantile(0.99));
-  std::printf("without commits p50 %llu p99 %llu p99.9 %llu us; with %llu stripes committed p50 %llu "
-              "p99 %llu p99.9 %llu us\n",
-              static_cast<unsigned long long>(without.Quantile(0.5)),
-              static_cast<unsigned long long>(without.Quantile(0.99)),
-              static_cast<unsigned long long>(without.Quantile(0.999)),
-              static_cast<unsigned long long>(with.committed),
-              static_cast<unsigned long long>(with.Quantile(0.5)),
-              static_cast<unsigned long long>(with.Quantile(0.99)),
-              static_cast<unsigned long long>(with.Quantile(0.999)));
+  std::printf(
+      "without commits p50 %llu p99 %llu p99.9 %llu us; with %llu stripes committed p50 %llu "
+      "p99 %llu p99.9 %llu us\n",
+      static_cast<unsigned long long>(without.Quantile(0.5)),
+      static_cast<unsigned long long>(without.Quantile(0.99)),
+      static_cast<unsigned long long>(without.Quantile(0.999)),
+      static_cast<unsigned long long>(with.committed),
+      static_cast<unsigned long long>(with.Quantile(0.5)),
+      static_cast<unsigned long long>(with.Quantile(0.99)),
+      static_cast<unsigned long long>(with.Quantile(0.999)));
 }
 
 }  // namespace

@@ -47,11 +47,11 @@ class Trim : public ::testing::Test {
 TEST_F(Trim, PartsChunksAndStripesReadAsZerosAlsoAfterAKill) {
   Fill(40 * kStripe);
   for (const auto& [offset, length] : std::vector<std::pair<uint64_t, uint64_t>>{
-           {100, 50},                          // within a chunk
-           {kStripe + 1, kChunk},              // across two
-           {2 * kStripe, 2 * kChunk},          // whole chunks
-           {3 * kStripe + 7, 5 * kStripe},     // whole stripes and both ends
-           {10 * kStripe, kStripe},            // one stripe
+           {100, 50},                       // within a chunk
+           {kStripe + 1, kChunk},           // across two
+           {2 * kStripe, 2 * kChunk},       // whole chunks
+           {3 * kStripe + 7, 5 * kStripe},  // whole stripes and both ends
+           {10 * kStripe, kStripe},         // one stripe
            {12 * kStripe + 100, 7 * kChunk}}) {
     ASSERT_TRUE(TrimBytes(offset, length).ok());
     Zero(offset, length);
@@ -145,8 +145,7 @@ TEST(TrimCharge, PendingZerosCannotPileUp) {
   // One chunk of each stripe: many fit an entry, each counts like a chunk of log.
   uint64_t most = 0;
   for (uint64_t at = 0; at + kStripe <= 64 << 20; at += kStripe) {
-    ASSERT_TRUE(
-        RunTask(test.loop, test.array->Trim(volume, at, kChunk, TrimMode::kPunch)).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->Trim(volume, at, kChunk, TrimMode::kPunch)).ok());
     most = std::max(most, test.array->GetStatus().pending_chunks);
   }
   EXPECT_LT(most, (uint64_t{1} << 20) / kChunk);

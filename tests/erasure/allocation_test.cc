@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "erasure/erasure.h"
-#include "tests/support/counting_new.h"
 #include "tests/erasure/stripe.h"
+#include "tests/support/counting_new.h"
 
 namespace eplog {
 namespace {

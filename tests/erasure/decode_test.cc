@@ -83,6 +83,28 @@ TEST_P(DecodeByParity, EveryPatternUpTo12) {
   }
 }
 
+// Every pattern of every width, over a few bytes: a word of the vector unit and a rest.
+TEST_P(DecodeByParity, EveryPatternOfEveryWidth) {
+  const uint32_t m = GetParam();
+  uint64_t patterns = 0;
+  for (uint32_t d = 13; d <= kMaxSsds; ++d) {
+    Decoding decoding(d, m, 37);
+    const auto lose = [&](const auto& self, uint64_t erased, uint32_t from) -> void {
+      for (uint32_t chunk = from; chunk < d + m; ++chunk) {
+        const uint64_t more = erased | uint64_t{1} << chunk;
+        decoding.Expect(more, more);
+        ++patterns;
+        if (std::popcount(more) < static_cast<int>(m)) {
+          self(self, more, chunk + 1);
+        }
+      }
+    };
+    lose(lose, 0, 0);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  RecordProperty("patterns", std::to_string(patterns));
+}
+
 TEST_P(DecodeByParity, EverySubsetOfTheErased) {
   const uint32_t m = GetParam();
   for (const uint32_t d : {1U, 2U, 5U, 8U}) {

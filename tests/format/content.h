@@ -351,9 +351,8 @@ struct RunContent final : RunVisitor {
 
   bool operator==(const RunContent& other) const {
     return groups == other.groups && rows == other.rows && freed == other.freed &&
-           all_volumes == other.all_volumes && log_stripes == other.log_stripes && zeros == other.zeros &&
-           volumes == other.volumes &&
-           extents == other.extents;
+           all_volumes == other.all_volumes && log_stripes == other.log_stripes &&
+           zeros == other.zeros && volumes == other.volumes && extents == other.extents;
   }
 };
 

@@ -313,11 +313,12 @@ TEST(EntryHeader, TrimsOutOfRangeOrOfTheSameChunkAsAnotherRecordAreRefused) {
   // Twice the same.
   EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(1), 2}, StripesTrimmed{StripeIndex(3), 1}}));
   EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(1), 2}, StripesTrimmed{StripeIndex(2), 1}}));
-  EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(1), 2},
-                       ChunksTrimmed{g.Chunk(StripeIndex(3), 0), 1}}));
-  EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(1), 2},
-                        ChunksTrimmed{g.Chunk(StripeIndex(2), k - 1), 1}}));
-  const RowRecord row = {StripeIndex(2), {{static_cast<uint8_t>(g.n - 1), SlotWord::Absent(), 1, 0}}};
+  EXPECT_TRUE(
+      accepts({StripesTrimmed{StripeIndex(1), 2}, ChunksTrimmed{g.Chunk(StripeIndex(3), 0), 1}}));
+  EXPECT_FALSE(accepts(
+      {StripesTrimmed{StripeIndex(1), 2}, ChunksTrimmed{g.Chunk(StripeIndex(2), k - 1), 1}}));
+  const RowRecord row = {StripeIndex(2),
+                         {{static_cast<uint8_t>(g.n - 1), SlotWord::Absent(), 1, 0}}};
   EXPECT_TRUE(accepts({StripesTrimmed{StripeIndex(0), 2}}, {row}));
   EXPECT_FALSE(accepts({StripesTrimmed{StripeIndex(0), 3}}, {row}));
 }

@@ -188,8 +188,9 @@ RunContent GoldenChanges() {
   run.all_volumes = true;
   run.volumes = {{VolumeId(2), 3 << 20, false, "volume"}};
   run.freed = {ExtentIndex(128)};
-  run.rows = {{130, {RowWord{SlotWord::At(SlotIndex(7)), 0x11223344}, RowWord{},
-                     RowWord{SlotWord::Absent(), 0x55667788}}},
+  run.rows = {{130,
+               {RowWord{SlotWord::At(SlotIndex(7)), 0x11223344}, RowWord{},
+                RowWord{SlotWord::Absent(), 0x55667788}}},
               {131, std::vector<RowWord>(3)}};
   run.zeros = {{1235, 5002, ChunkIndex(1000), 2, 0b01}};
   return run;

@@ -1,5 +1,5 @@
-// What the tables cost in RAM, counted by the allocator: 12 bytes a slot for rows and allocation, 48 a
-// member of a live log stripe.
+// What the tables cost in RAM, counted by the allocator: 12 bytes a slot for rows and allocation,
+// 48 a member of a live log stripe.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ TEST_P(MemoryOf, RowsOfAFullArrayStayInTheBudget) {
   const double bytes = static_cast<double>(HeapBytes() - before);
   const double a_slot = bytes / static_cast<double>(GetParam());
   RecordProperty("bytes_a_slot", std::to_string(a_slot));
-  std::printf("%llu slots: %.2f bytes a slot\n", static_cast<unsigned long long>(GetParam()), a_slot);
+  std::printf("%llu slots: %.2f bytes a slot\n", static_cast<unsigned long long>(GetParam()),
+              a_slot);
   EXPECT_LE(a_slot, 12.0 - 0.5) << "the maps of free slots take up to half a byte more";
 }
 

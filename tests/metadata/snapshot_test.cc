@@ -137,7 +137,8 @@ class Script {
     const StripeIndex stripe(static_cast<uint32_t>(random_.Below(g_.stripes)));
     if (random_.OneIn(2)) {
       entry.trims.emplace_back(StripesTrimmed{
-          stripe, static_cast<uint32_t>(random_.Between(1, std::min(4U, g_.stripes - stripe.value)))});
+          stripe,
+          static_cast<uint32_t>(random_.Between(1, std::min(4U, g_.stripes - stripe.value)))});
     } else {
       const auto index = static_cast<uint32_t>(random_.Below(g_.k()));
       entry.trims.emplace_back(ChunksTrimmed{
@@ -148,7 +149,8 @@ class Script {
     const auto& all = state.volumes.all();
     if (all.empty() || random_.OneIn(3)) {
       const VolumeId id(state.volumes.next_id());
-      entry.volumes.emplace_back(VolumeCreated{id, random_.Below(1 << 20), "v" + std::to_string(id.value)});
+      entry.volumes.emplace_back(
+          VolumeCreated{id, random_.Below(1 << 20), "v" + std::to_string(id.value)});
       return;
     }
     auto at = all.begin();
@@ -240,7 +242,8 @@ TEST_P(SnapshotOf, AnInstantLoadsAsItWas) {
       }
     }
     EXPECT_LE(runs.back().size(), most);
-    ASSERT_TRUE(Loaded(g, runs, sequence) == Everything(still.state, sequence)) << "round " << round;
+    ASSERT_TRUE(Loaded(g, runs, sequence) == Everything(still.state, sequence))
+        << "round " << round;
     while (more-- != 0) {
       still.Step();
     }

@@ -133,9 +133,9 @@ TEST_P(SlotSpaceOf, KeepsToTheModel) {
                 Model::Is::kFree;
           }
           borrowed.pop_back();
-        } else if (const auto run = space.Borrow(device, SlotIndex(any), 1, 8,
-                                                 random.OneIn(2) ? SlotSpace::Which::kFree
-                                                                 : SlotSpace::Which::kLongFree)) {
+        } else if (const auto run = space.Borrow(
+                       device, SlotIndex(any), 1, 8,
+                       random.OneIn(2) ? SlotSpace::Which::kFree : SlotSpace::Which::kLongFree)) {
           for (uint32_t i = 0; i < run->count; ++i) {
             ASSERT_EQ(model.At(ssd, run->first.value + i).is, Model::Is::kFree);
             model.At(ssd, run->first.value + i).is = Model::Is::kTaken;

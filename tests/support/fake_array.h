@@ -86,9 +86,7 @@ class FakeArray final : public Array {
   Task<Status> FlushAll() override;
   Task<Status> Commit(Progress progress) override;
   Task<Status> Checkpoint(CheckpointKind kind) override;
-  Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override {
-    co_return uint64_t{0};
-  }
+  Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override { co_return uint64_t{0}; }
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
   void SetBuffers(const BufferSizes& /*sizes*/) override {}

@@ -228,8 +228,8 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 }
 
 std::string SeedPlan::ToString() const {
-  static constexpr const char* kFocusNames[] = {"general", "pounding", "recovering",
-                                                "checkpointing", "spread", "rewriting"};
+  static constexpr const char* kFocusNames[] = {"general",       "pounding", "recovering",
+                                                "checkpointing", "spread",   "rewriting"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
@@ -237,9 +237,8 @@ std::string SeedPlan::ToString() const {
          std::to_string(geometry.ring_blocks) + " blocks, mode " +
          (create.journal == JournalMode::kFull ? "full" : "log") + ", buffers " +
          std::to_string(buffers.device_chunks) + "/" + std::to_string(buffers.stripes) +
-         (resizes_buffers ? " and others" : "") + ", width " +
-         std::to_string(width) + ", hot " + std::to_string(hot_chunks) + ", " +
-         kFocusNames[static_cast<size_t>(focus)] +
+         (resizes_buffers ? " and others" : "") + ", width " + std::to_string(width) + ", hot " +
+         std::to_string(hot_chunks) + ", " + kFocusNames[static_cast<size_t>(focus)] +
          (loses_devices ? degrades ? ", degrades" : ", loses devices" : "");
 }
 

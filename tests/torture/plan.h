@@ -30,7 +30,7 @@ enum class Op : uint8_t {
   kResizeVolume,
   kRenameVolume,
   kIdle,
-  kTrim,          // any bytes, whole stripes, or a large part of a volume
+  kTrim,  // any bytes, whole stripes, or a large part of a volume
 };
 inline constexpr size_t kOps = 18;
 
