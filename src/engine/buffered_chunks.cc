@@ -133,8 +133,8 @@ void BufferedChunks::Done(BufferedChunk& chunk) {
 }
 
 void BufferedChunks::Supersede(ChunkIndex first, uint64_t count, Leaving& leaving) {
-  if (absorbing_.empty()) {
-    return;
+  if (absorbing_.empty() || core_.stop_error) {
+    return;  // nothing will be submitted, and reads go on finding what was acknowledged
   }
   std::vector<BufferedPtr> hit;
   for (const auto& [value, chunk] : absorbing_) {

@@ -113,6 +113,8 @@ Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk);
     locks.push_back(co_await locking);
   }
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   BufferedChunks::Leaving leaving(buffered_);
   buffered_.Supersede(ChunkIndex(chunks), uint64_t{count} * g.k(), leaving);
   const auto untouched = [&](uint32_t s) {
@@ -159,6 +161,8 @@ Task<Status> Trimmer::TrimChunks(StripeIndex stripe, uint32_t first, uint32_t la
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(g.Chunk(stripe, i).value);
     locks.push_back(co_await locking);
   }
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   BufferedChunks::Leaving leaving(buffered_);
   buffered_.Supersede(g.Chunk(stripe, first), last - first, leaving);
   RecordWrite record;

@@ -258,6 +258,8 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   const uint64_t chunks = uint64_t{count} * stripes * core_.geometry.k();
   Task<void> left = buffered_.WaitLeft(first_chunk, chunks);
   co_await left;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   buffered_.Supersede(first_chunk, chunks, leaving);
   std::vector<KeyedLocks::Guard> locks;
   for (uint32_t s = first.value * stripes; s < (first.value + count) * stripes; ++s) {

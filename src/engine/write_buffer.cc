@@ -129,7 +129,10 @@ Task<Status> WriteBuffer::Prepare(const BufferedPtr& chunk, uint64_t offset_byte
   }
   chunks_.TakeRam(*chunk);
   chunk->grant = std::make_unique<Grant>(admission_);
-  Task<Status> admit = admission_.Admit(*chunk->grant, writer_.NeedOfChunk(chunk->chunk));
+  // Until it is drained the stripe may lose what is pending now, and what that owes with it.
+  Admission::Need need = writer_.NeedOfChunk(chunk->chunk);
+  need.owing = core_.state->MayOwe(g.StripeOf(chunk->chunk));
+  Task<Status> admit = admission_.Admit(*chunk->grant, need);
   status = co_await admit;
   EPLOG_CO_TRY(status);
   KeyedLocks::Guard lock;
@@ -180,10 +183,11 @@ void WriteBuffer::DrainOldestStripe() {
   }
 }
 
-void WriteBuffer::StartDrain(const BufferedPtr& chunk) {
+// By value: what refers to it may be a place in a queue, which it leaves here.
+void WriteBuffer::StartDrain(BufferedPtr chunk) {
   if (!chunk->draining) {
     chunks_.Dequeue(*chunk);
-    core_.loop.Start(DrainChunk(chunk));
+    core_.loop.Start(DrainChunk(std::move(chunk)));
   }
 }
 
@@ -277,7 +281,9 @@ std::optional<uint64_t> WriteBuffer::OldestUs() const {
   }
   for (const auto& [order, stripe] : chunks_.FreshStripes()) {
     for (const BufferedPtr& chunk : chunks_.ReadyOf(stripe)) {
-      consider(chunk->since_us);
+      if (chunk->fresh && !chunk->draining) {  // else somebody is about to submit it
+        consider(chunk->since_us);
+      }
     }
   }
   return oldest;

@@ -67,7 +67,7 @@ class WriteBuffer {
   void DrainWhatIsFull(const BufferedChunk& newest);
   void DrainHeads();
   void DrainOldestStripe();
-  void StartDrain(const BufferedPtr& chunk);
+  void StartDrain(BufferedPtr chunk);
   Task<void> DrainChunk(BufferedPtr chunk);
   Task<void> DrainStripe(StripeIndex stripe);
   Task<void> Age();

@@ -139,6 +139,8 @@ Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> 
   EPLOG_CO_TRY(status);
   Task<StripeLocks> locking = LockStripe(stripe);
   const StripeLocks locks = co_await locking;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   Buffer copy;
   if (!Aligned(from.data())) {
     copy = core_.pool.Get(from.size());

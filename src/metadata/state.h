@@ -79,6 +79,10 @@ class State {
   [[nodiscard]] uint64_t WouldOwe(StripeIndex stripe) const {
     return notes_[stripe.value] == kBare ? BareParity(stripe) : 0;
   }
+  // The same for one that comes later, when others may have been superseded.
+  [[nodiscard]] uint64_t MayOwe(StripeIndex stripe) const {
+    return (notes_[stripe.value] & kBare) != 0 ? BareParity(stripe) : 0;
+  }
   [[nodiscard]] bool HasPending(StripeIndex stripe) const {
     return (notes_[stripe.value] & ~kBare) != 0;
   }

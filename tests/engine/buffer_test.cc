@@ -143,6 +143,69 @@ TEST_F(BufferTest, PartsOfChunksMergeWithWhatLiesThereAndTrimsTakeItAway) {
   EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
 }
 
+// A log device that answers nothing for 20 s: what is old waits for its turn, and the loop goes on.
+TEST_F(BufferTest, WhatIsOldWaitsForWhatIsOnItsWay) {
+  Make(Shape(4, 4));
+  DeviceDelays slow;
+  slow.write_us = 20'000'000;
+  test_->delayed(8).set_delays(slow);
+  const std::vector<std::byte> data(kChunk, std::byte{9});
+  const uint64_t fresh = uint64_t{4} << 20;
+  ASSERT_TRUE(test_->Write(volume_, fresh, data).ok());
+  bool flushed = false;
+  test_->loop.Spawn([](TestArray& test, VolumeId id, uint64_t at, bool& done) -> Task<void> {
+    Task<Status> flush = test.array->Flush(id, at, kChunk);
+    done = (co_await flush).ok();
+  }(*test_, volume_, fresh, flushed));
+  Sleep(100'000);
+  ASSERT_TRUE(test_->Write(volume_, fresh, data).ok());
+  Sleep(900'000);
+  ASSERT_TRUE(test_->Write(volume_, fresh + kChunk, data).ok());
+  Sleep(6'000'000);
+  EXPECT_FALSE(flushed);
+  EXPECT_EQ(test_->Read(volume_, fresh, kChunk), data);
+  Sleep(40'000'000);
+  EXPECT_TRUE(flushed);
+}
+
+// The array stops while a version is on its way, another absorbs, and something that overwrites both
+// waits: an error for whoever writes, and reads go on.
+TEST_F(BufferTest, AStopWhileSomethingOverwritesIsAnErrorAndNoMore) {
+  for (const int overwriting : {0, 1, 2}) {
+    Make(Shape(8));
+    DeviceDelays slow;
+    slow.write_us = 1'000'000;
+    test_->delayed(8).set_delays(slow);
+    Update(volume_, 0);
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kWrite);
+    test_->faulty(8).Add(fault);
+    bool flushed = true;
+    test_->loop.Spawn([](TestArray& test, VolumeId id, bool& ok) -> Task<void> {
+      Task<Status> flush = test.array->Flush(id, 0, kChunk);
+      ok = (co_await flush).ok();
+    }(*test_, volume_, flushed));
+    Sleep(1000);
+    Update(volume_, 0);
+    bool overwritten = true;
+    test_->loop.Spawn([](TestArray& test, VolumeId id, int how, bool& ok) -> Task<void> {
+      const Buffer stripe = test.pool.GetZeroed(6 * kChunk);
+      Task<Status> task = how == 0   ? test.array->Write(id, 0, stripe.span())
+                          : how == 1 ? test.array->Trim(id, 0, 6 * kChunk, TrimMode::kZero)
+                                     : test.array->Trim(id, 0, 2 * kChunk, TrimMode::kZero);
+      ok = (co_await task).ok();
+    }(*test_, volume_, overwriting, overwritten));
+    Sleep(5'000'000);
+    EXPECT_FALSE(flushed);
+    EXPECT_FALSE(overwritten);
+    EXPECT_FALSE(test_->array->GetStatus().stopped_because.empty());
+    const auto found = test_->Read(volume_, 0, kChunk);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), model_.begin()));
+    test_->Kill();
+    test_.reset();
+  }
+}
+
 // Draws 0 ... n - 1 with probabilities that fall as 1 / (rank + 1).
 class Zipf {
  public:
