@@ -21,6 +21,9 @@ void* operator new(size_t size) {
   bytes_now += malloc_usable_size(memory);
   return memory;
 }
+void* operator new(size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return operator new(size);
+}
 void operator delete(void* memory) noexcept {
   bytes_now -= malloc_usable_size(memory);
   std::free(memory);
