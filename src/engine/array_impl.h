@@ -81,6 +81,7 @@ class ArrayImpl final : public Array {
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> CommitAll(Progress progress);
   Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
+  // Until all that is acknowledged is in the log.
   Task<Status> DrainAll() {
     return buffer_.Drain([](ChunkIndex) { return true; });
   }

@@ -125,6 +125,14 @@ class TestArray {
     loop.Abort();
     array.reset();
   }
+  // Time passes, and what happens in the background happens.
+  void Sleep(uint64_t us) {
+    const Status slept = RunTask(loop, [](EventLoop& on, uint64_t time) -> Task<Status> {
+      co_await on.Sleep(time);
+      co_return OkStatus();
+    }(loop, us));
+    EXPECT_TRUE(slept.ok());
+  }
   // For the next opening.
   EngineHooks& hooks() { return hooks_; }
   CountingDevice& counter(uint32_t index) { return *counting_[index]; }

@@ -38,13 +38,7 @@ class BufferTest : public ::testing::Test {
                 model_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunk));
     }
   }
-  void Sleep(uint64_t us) {
-    const Status slept = RunTask(test_->loop, [](EventLoop& loop, uint64_t time) -> Task<Status> {
-      co_await loop.Sleep(time);
-      co_return OkStatus();
-    }(test_->loop, us));
-    ASSERT_TRUE(slept.ok());
-  }
+  void Sleep(uint64_t us) { test_->Sleep(us); }
   Traffic Now() { return test_->array->GetStatus().traffic; }
 
   std::unique_ptr<TestArray> test_;

@@ -25,13 +25,7 @@ class Trigger : public ::testing::Test {
     const std::vector<std::byte> data(kChunk, static_cast<std::byte>(chunk));
     ASSERT_TRUE(test_->Write(volume_, chunk * kChunk, data).ok());
   }
-  void Sleep(uint64_t us) {
-    const Status slept = RunTask(test_->loop, [](EventLoop& loop, uint64_t time) -> Task<Status> {
-      co_await loop.Sleep(time);
-      co_return OkStatus();
-    }(test_->loop, us));
-    ASSERT_TRUE(slept.ok());
-  }
+  void Sleep(uint64_t us) { test_->Sleep(us); }
   ArrayStatus Now() { return test_->array->GetStatus(); }
 
   std::unique_ptr<TestArray> test_;
