@@ -89,7 +89,8 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
   }
   for (const Oracle::Match& match : verdict.volumes) {
     if (inspection.wrong.empty() && !inspection.failed) {
-      Task<void> task = ReadBack(oracle, pool, uint64_t{128} << 10, match, inspection);
+      const uint64_t piece_bytes = std::max(uint64_t{128} << 10, oracle.chunk_bytes());
+      Task<void> task = ReadBack(oracle, pool, piece_bytes, match, inspection);
       co_await task;
     }
   }

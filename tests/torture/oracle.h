@@ -55,6 +55,7 @@ class Oracle {
   // (journal mode log).
   Oracle(uint32_t chunk_bytes, bool separate_stable)
       : chunk_bytes_(chunk_bytes), separate_stable_(separate_stable) {}
+  [[nodiscard]] uint64_t chunk_bytes() const { return chunk_bytes_; }
 
   // ---- volumes
   [[nodiscard]] VolumeModel* Find(VolumeKey key);

@@ -32,13 +32,20 @@ void Size(SeedPlan& plan, uint64_t min_ssd_bytes) {
   plan.ssd_bytes = std::max(*least, min_ssd_bytes);
 }
 
+// Mostly small ones, since time goes with bytes; now and then up to the largest.
+uint32_t ChunkBytes(Random& random) {
+  const uint64_t bytes =
+      random.OneIn(40) ? OneOf(random, {32'768, 65'536, 131'072, 262'144, 524'288, 1'048'576})
+                       : OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384});
+  return static_cast<uint32_t>(bytes);
+}
+
 void PlanGeometryOf(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(20);
   plan.create.parity = draw < 8 ? 1 : draw < 18 ? 2 : draw < 19 ? 3 : 4;
   const uint32_t m = plan.create.parity;
   plan.n = static_cast<uint32_t>(random.Between(m + 1, random.OneIn(2) ? m + 3 : 10));
-  plan.create.chunk_bytes =
-      static_cast<uint32_t>(OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384}));
+  plan.create.chunk_bytes = ChunkBytes(random);
   plan.create.reserve_percent = static_cast<uint32_t>(random.Between(1, 20));
   plan.create.journal = random.OneIn(3) ? JournalMode::kLog : JournalMode::kFull;
   plan.create.extent_stripes = static_cast<uint32_t>(OneOf(random, {1, 1, 2, 4}));
