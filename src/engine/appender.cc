@@ -430,8 +430,9 @@ Task<void> Appender::Write(Entry& entry) {
     for (size_t i = j; i < entry.log_chunks.size(); i += core_.geometry.m) {
       parts.push_back({entry.log_chunks[i].data(), core_.geometry.chunk_bytes});
     }
-    group.Start(WriteLog(core_.members, core_.geometry, log, entry.header.place, std::move(parts),
-                         IoKind::kEntry, &core_.log_bytes));
+    group.Start(
+        WriteLog(core_.members, core_.geometry,
+                 {log, entry.header.place, std::move(parts), IoKind::kEntry, &core_.log_bytes}));
   }
   Task<Status> all = group.Wait();
   entry.status = co_await all;

@@ -166,7 +166,7 @@ Task<Status> Keeper::TryEverything() {
   EPLOG_CO_TRY(status);
   committer_.ForgetFailures();
   const std::vector<StripeIndex> stripes =
-      committer_.OldestStripes(kStepBatches * core_.geometry.commit_width());
+      committer_.OldestStripes(size_t{kStepBatches} * core_.geometry.commit_width());
   Task<Status> commit = committer_.Commit(stripes);
   Status committed = co_await commit;
   if (appender_.CheckpointGain() != 0 && !core_.stop_error) {

@@ -80,8 +80,8 @@ Task<Status> Recovery::WriteMends() {
     if (mend.log) {
       core_.traffic.log_header_bytes += mend.bytes.size();
       std::vector<iovec> parts = {{mend.bytes.data(), mend.bytes.size()}};
-      group.Start(WriteLog(core_.members, core_.geometry, mend.device, mend.at, std::move(parts),
-                           IoKind::kRepair));
+      group.Start(WriteLog(core_.members, core_.geometry,
+                           {mend.device, mend.at, std::move(parts), IoKind::kRepair, nullptr}));
     } else {
       core_.traffic.ssd_repair_bytes += mend.bytes.size();
       group.Start(
@@ -137,8 +137,8 @@ Task<Status> Recovery::WriteFirstEntry() {
     const DeviceIndex log = core_.geometry.LogDevice(j);
     if (core_.members.live(log)) {
       std::vector<iovec> parts = {{block.data(), kBlockBytes}};
-      group.Start(WriteLog(core_.members, core_.geometry, log, first.place, std::move(parts),
-                           IoKind::kEntry));
+      group.Start(WriteLog(core_.members, core_.geometry,
+                           {log, first.place, std::move(parts), IoKind::kEntry, nullptr}));
       core_.traffic.log_header_bytes += kBlockBytes;
     }
   }

@@ -134,7 +134,8 @@ struct Geometry {
 
   // The SSD of parity chunk 0; parity chunk j is j SSDs further, round the end.
   [[nodiscard]] uint32_t FirstParitySsd(StripeIndex stripe) const {
-    const uint32_t turn = stripe.value % n;
+    const uint32_t turn =
+        stripe.value % n;  // NOLINT(clang-analyzer-core.DivideZero): n is 2 at least
     return k() >= turn ? k() - turn : k() + n - turn;
   }
 

@@ -31,29 +31,30 @@ uint64_t BytesToWrap(const Geometry& geometry, uint64_t place) {
 
 }  // namespace
 
-Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
-                      std::vector<iovec> parts, IoKind kind, LogBytes* counted) {
-  const uint64_t before_wrap = BytesToWrap(geometry, place);
+Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, LogWrite write) {
+  const uint64_t before_wrap = BytesToWrap(geometry, write.place);
   bool header = true;
   const auto count = [&](uint64_t bytes) {
-    if (counted != nullptr) {
-      counted->headers += header ? kBlockBytes : 0;
-      counted->chunks += bytes - (header ? kBlockBytes : 0);
+    if (write.counted != nullptr) {
+      write.counted->headers += header ? kBlockBytes : 0;
+      write.counted->chunks += bytes - (header ? kBlockBytes : 0);
     }
     header = false;
   };
-  if (TotalBytes(parts) > before_wrap) {
-    const std::vector<iovec> front = TakeFront(parts, before_wrap);
-    Task<Status> first = members.Write(log, geometry.LogOffset(place), front, kind);
+  if (TotalBytes(write.parts) > before_wrap) {
+    const std::vector<iovec> front = TakeFront(write.parts, before_wrap);
+    Task<Status> first =
+        members.Write(write.log, geometry.LogOffset(write.place), front, write.kind);
     Status status = co_await first;
     EPLOG_CO_TRY(status);
     count(before_wrap);
-    place += before_wrap / kBlockBytes;
+    write.place += before_wrap / kBlockBytes;
   }
-  Task<Status> rest = members.Write(log, geometry.LogOffset(place), parts, kind);
+  Task<Status> rest =
+      members.Write(write.log, geometry.LogOffset(write.place), write.parts, write.kind);
   Status status = co_await rest;
   if (status.ok()) {
-    count(TotalBytes(parts));
+    count(TotalBytes(write.parts));
   }
   co_return status;
 }

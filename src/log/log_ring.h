@@ -24,11 +24,15 @@ struct LogBytes {
   uint64_t chunks = 0;
 };
 
-// Writes whole blocks at `place`, in two requests where the ring wraps. The memory (not the iovecs)
-// must live until the task ends. `counted`, if given, gets what each request wrote when it ends;
-// the first block is a header.
-Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
-                      std::vector<iovec> parts, IoKind kind, LogBytes* counted = nullptr);
+struct LogWrite {
+  DeviceIndex log;
+  uint64_t place = 0;
+  std::vector<iovec> parts;  // whole blocks; their memory lives until the task ends
+  IoKind kind = IoKind::kEntry;
+  LogBytes* counted = nullptr;  // gets what each request wrote when it ends; a header comes first
+};
+// In two requests where the ring wraps.
+Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, LogWrite write);
 Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex log, uint64_t place,
                      std::span<std::byte> into);
 

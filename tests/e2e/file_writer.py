@@ -16,6 +16,7 @@ import shutil
 import sys
 
 LOST = 42
+MOST_FILES = 500  # of a writer: the file system must not get full
 
 
 def checksum(content):
@@ -55,7 +56,7 @@ def write(directory, record_path, writer, seed):
     while True:
         content = rng.randbytes(rng.choice([100, 4096, 5000, 20000, 65536, 300000]))
         total = checksum(content)
-        if names and rng.random() < 0.3:
+        if names and (rng.random() < 0.3 or len(names) >= MOST_FILES):
             name = rng.choice(names)
         else:
             name = "%s-%06d" % (seed, count)
@@ -85,12 +86,22 @@ def note(directory, record_path):
                     record.line("safe", os.path.relpath(path, directory).replace(" ", "%20"), checksum(file.read()))
 
 
+def describe(content, total, ever):
+    """What a wrong file holds, for who has to find out why."""
+    blocks = [content[at:at + 4096] for at in range(0, len(content), 4096)]
+    zeros = sum(not any(block) for block in blocks)
+    known = "an earlier content" if total in ever else "a content that was never written as a whole"
+    return "%s: %d bytes, %d of %d blocks all zero" % (known, len(content), zeros, len(blocks))
+
+
 def check(directory, record_paths):
     allowed = {}  # name: [last safe content, tried after it ...]
+    ever = {}
     for record_path in record_paths:
         with open(record_path, encoding="utf-8") as lines:
             for line in lines:
                 kind, name, total = line.split()
+                ever.setdefault(name, set()).add(total)
                 if kind == "safe":
                     allowed[name] = [total]
                 else:
@@ -102,12 +113,13 @@ def check(directory, record_paths):
             continue
         try:
             with open(os.path.join(directory, name.replace("%20", " ")), "rb") as file:
-                found = checksum(file.read())
+                content = file.read()
         except OSError as error:
             wrong.append("%s: %s" % (name, error.strerror))
             continue
+        found = checksum(content)
         if found not in totals:
-            wrong.append(name + ": content differs")
+            wrong.append("%s: content differs (%s)" % (name, describe(content, found, ever[name])))
         verified += 1
     if wrong:
         print("%d of %d files lost: %s" % (len(wrong), len(wrong) + verified, "; ".join(wrong[:10])), file=sys.stderr)

@@ -144,7 +144,17 @@ kill_daemon() {
 
 # ---- a file system on a loop device over a volume
 
+# Tests that run at the same time take and give back loop devices one after the other: between the end of one test's and
+# the look whether it has ended, it could else be another's already.
 attach_loop() {  # VOLUME
+  local guard
+  exec {guard}>"${TMPDIR:-/tmp}/eplog-e2e-loop.lock"
+  flock "$guard"
+  attach_loop_alone "$1"
+  exec {guard}>&-
+}
+
+attach_loop_alone() {  # VOLUME
   local tries
   for ((tries = 0; tries < 20; ++tries)); do  # another process may take the free one first
     if LOOP=$(losetup --show -f --direct-io=on "$MNT/$1" 2>"$WORK/losetup.err"); then
@@ -159,6 +169,14 @@ attach_loop() {  # VOLUME
 
 detach_loop() {
   [ -n "$LOOP" ] || return 0
+  local guard
+  exec {guard}>"${TMPDIR:-/tmp}/eplog-e2e-loop.lock"
+  flock "$guard"
+  detach_loop_alone
+  exec {guard}>&-
+}
+
+detach_loop_alone() {
   bounded 60 losetup -d "$LOOP" 2>/dev/null || true
   local tries
   for ((tries = 0; tries < 100; ++tries)); do  # the kernel lets go when the last user is gone
