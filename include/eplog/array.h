@@ -127,6 +127,15 @@ class Array {
   virtual Task<Result<CheckReport>> Check(Progress progress) = 0;
 
   // From now on; what is over smaller sizes is drained at once.
+  // Devices are named by their place in ArrayStatus::devices.
+  // The device is lost from now on, as if it had failed; durable on return. kInvalidArgument if it
+  // is lost already or if more than m would be.
+  virtual Task<Status> FailDevice(uint32_t device, std::string reason) = 0;
+  // `replacement` takes the place of a lost device: whatever it holds is overwritten. On return it
+  // has joined, durably; it is `ok` when it was rebuilt, which goes on in the background and over
+  // restarts. Borrowed until the array is destroyed.
+  virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
+
   virtual void SetBuffers(const BufferSizes& sizes) = 0;
 
   [[nodiscard]] virtual ArrayStatus GetStatus() const = 0;

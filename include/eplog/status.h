@@ -99,6 +99,7 @@ struct DeviceStatus {
   uint64_t write_errors = 0;
   uint64_t corrupt_chunks = 0;
   uint64_t latency_us_p99 = 0;
+  std::string failed_because;  // lost in this life, and why
 };
 
 struct ArrayStatus {
@@ -126,6 +127,12 @@ struct ArrayStatus {
   uint32_t further_ssd_losses_survived = 0;
   uint32_t further_log_losses_survived = 0;
   uint64_t unstable_bytes = 0;
+
+  // rebuild of devices that joined; all 0 when none does
+  uint64_t rebuild_total_bytes = 0;  // since the array was opened or they joined
+  uint64_t rebuild_left_bytes = 0;
+  uint64_t rebuild_bytes_per_second = 0;  // lately
+  uint64_t rebuild_eta_seconds = 0;
 
   // space
   uint64_t slots_free_min = 0;  // on the SSD that has fewest

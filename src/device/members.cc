@@ -104,7 +104,8 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
   }
   MemberCounters& counters = counters_[device.value];
   const uint64_t start = loop_.NowUs();
-  Task<Status> write = devices_[device.value]->Write(offset_bytes, from);
+  Device* const asked = devices_[device.value];
+  Task<Status> write = asked->Write(offset_bytes, from);
   Status status = co_await write;
   counters.latency.Add(loop_.NowUs() - start);
   ++counters.writes;
@@ -112,9 +113,43 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
     counters.bytes_written += TotalBytes(from);
   } else {
     ++counters.write_errors;
-    status.error().device = device.value;
+    Failed(device, asked, status.error());
   }
   co_return status;
+}
+
+void MemberSet::Lose(DeviceIndex device, const Error& why) {
+  if (!live(device)) {
+    return;
+  }
+  devices_[device.value] = nullptr;
+  if (on_loss_) {
+    on_loss_(device, why);
+  }
+}
+
+void MemberSet::Join(DeviceIndex index, Device& device) {
+  devices_[index.value] = &device;
+  counters_[index.value] = {};
+  flush_failed_ &= ~(uint64_t{1} << index.value);
+}
+
+// A write or flush has failed on `asked`. Another may have its place by now, which is not to blame.
+void MemberSet::Failed(DeviceIndex device, const Device* asked, Error& error) {
+  error.device = device.value;
+  const bool gone = devices_[device.value] != asked;
+  const bool below = error.code == ErrorCode::kNoSpace || error.code == ErrorCode::kShutdown;
+  if (on_loss_ && (gone || !below)) {
+    if (!gone) {
+      Lose(device, error);
+    }
+    error.code = ErrorCode::kDeviceFailed;
+  }
+}
+
+Status MemberSet::Absorb(Status status) const {
+  const bool lost = !status.ok() && on_loss_ && status.error().code == ErrorCode::kDeviceFailed;
+  return lost ? OkStatus() : status;
 }
 
 Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes, uint64_t length_bytes) {
@@ -149,12 +184,13 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (drop_flushes_) {
     co_return OkStatus();
   }
-  Task<Status> flush = devices_[device.value]->Flush();
+  Device* const asked = devices_[device.value];
+  Task<Status> flush = asked->Flush();
   Status status = co_await flush;
   if (!status.ok()) {
-    flush_failed_ |= uint64_t{1} << device.value;
+    flush_failed_ |= devices_[device.value] == asked ? uint64_t{1} << device.value : 0;
     ++counters.write_errors;
-    status.error().device = device.value;
+    Failed(device, asked, status.error());
   }
   co_return status;
 }
@@ -173,11 +209,17 @@ Task<Status> MemberSet::WriteBytes(DeviceIndex device, uint64_t offset_bytes,
   co_return co_await write;
 }
 
+Task<Status> MemberSet::FlushOne(DeviceIndex device) {
+  Task<Status> flush = Flush(device);
+  Status status = co_await flush;
+  co_return Absorb(std::move(status));
+}
+
 Task<Status> MemberSet::FlushMask(uint64_t mask) {
   TaskGroup group(loop_);
   for (uint8_t i = 0; i < devices_.size(); ++i) {
     if ((mask >> i & 1) != 0 && devices_[i] != nullptr) {
-      group.Start(Flush(DeviceIndex(i)));
+      group.Start(FlushOne(DeviceIndex(i)));
     }
   }
   Task<Status> all = group.Wait();

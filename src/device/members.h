@@ -1,6 +1,11 @@
 // MemberSet: the devices of one array by index (SSDs first), with what is counted about each and
-// the hook that tests use to see and strike requests. It forwards; it decides nothing about
-// failures.
+// the hook that tests use to see and strike requests.
+//
+// Losing a device: once TakeLosses was called, a write or flush that fails, for another reason than
+// lack of space below, makes its device *lost*: no request reaches it any more, and the listener
+// hears of it at once. Who asked for the write gets kDeviceFailed and need not care (Absorb), since
+// nothing is acknowledged before the loss is written down on the survivors (I11). Before that call
+// failures are only returned. A failed read is always only returned.
 #pragma once
 
 #include <array>
@@ -48,6 +53,7 @@ struct MemberCounters {
 class MemberSet {
  public:
   using BeforeIo = std::function<void(DeviceIndex, IoKind)>;
+  using OnLoss = std::function<void(DeviceIndex, const Error&)>;
 
   // `devices[i]` is the member with index i, null if it is missing or not trusted. Borrowed.
   MemberSet(EventLoop& loop, std::vector<Device*> devices)
@@ -57,6 +63,14 @@ class MemberSet {
 
   void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
   void set_drop_flushes(bool drop) { drop_flushes_ = drop; }  // a canary of the tests
+
+  void TakeLosses(OnLoss listener) { on_loss_ = std::move(listener); }
+  // From now on the device is lost. Nothing happens if it is already.
+  void Lose(DeviceIndex device, const Error& why);
+  // In the place of one that is lost. What is counted begins anew.
+  void Join(DeviceIndex index, Device& device);
+  // Success instead of the failure of a device that is lost.
+  [[nodiscard]] Status Absorb(Status status) const;
 
   [[nodiscard]] size_t size() const { return devices_.size(); }
   [[nodiscard]] bool live(DeviceIndex device) const { return devices_[device.value] != nullptr; }
@@ -84,17 +98,21 @@ class MemberSet {
     overlay_.insert_or_assign({device.value, offset_bytes}, std::move(bytes));
   }
 
-  // Flushes the live devices whose bit is set in `mask`, all at once; the first error.
+  // Flushes the live devices whose bit is set in `mask`, all at once; the first error that is not
+  // the loss of a device.
   Task<Status> FlushMask(uint64_t mask);
   [[nodiscard]] uint64_t live_mask() const;
 
  private:
+  Task<Status> FlushOne(DeviceIndex device);
+  void Failed(DeviceIndex device, const Device* asked, Error& error);
   void ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const;
 
   EventLoop& loop_;
   std::vector<Device*> devices_;
   std::vector<MemberCounters> counters_;
   BeforeIo before_io_;
+  OnLoss on_loss_;
   bool drop_flushes_ = false;
   uint64_t flush_failed_ = 0;  // mask (I7)
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;

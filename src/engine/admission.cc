@@ -18,19 +18,25 @@ void ForEachBit(uint64_t mask, Visit&& visit) {
 }  // namespace
 
 Grant::~Grant() {
-  if ((claimed_ | owing_ | blocks_) != 0) {
+  if (admitted_) {
     admission_.GiveBack(*this);
   }
 }
 
 SlotWord Grant::TakeSlot(DeviceIndex ssd) {
   claimed_ &= ~(uint64_t{1} << ssd.value);
-  return slots_[ssd.value];
+  return admission_.core_.IsCurrent(ssd, states_) ? slots_[ssd.value] : SlotWord::Absent();
 }
 
 void Admission::GiveBack(Grant& grant) {
-  ForEachBit(grant.claimed_,
-             [&](DeviceIndex ssd) { core_.space.Unclaim(ssd, grant.slots_[ssd.value].slot()); });
+  ForEachBit(grant.claimed_, [&](DeviceIndex ssd) {
+    if (core_.IsCurrent(ssd, grant.states_)) {
+      core_.space.Unclaim(ssd, grant.slots_[ssd.value].slot());
+    }
+  });
+  if (auto of = granted_.find(grant.states_); --of->second == 0) {
+    granted_.erase(of);
+  }
   ForEachBit(grant.owing_, [&](DeviceIndex ssd) { --owing_[ssd.value]; });
   appender_.TakeBack(grant.blocks_);
   core_.space_changed.NotifyAll();
@@ -38,31 +44,36 @@ void Admission::GiveBack(Grant& grant) {
 
 bool Admission::HaveSlots(const Need& need) const {
   const uint32_t closed = core_.geometry.commit_width();
+  const uint64_t live = core_.members.live_mask();
   bool have = true;
   if (core_.canary(Canary::kCommitWithoutReserve)) {
-    ForEachBit(need.ssds, [&](DeviceIndex ssd) { have = have && core_.space.free(ssd) != 0; });
+    ForEachBit(need.ssds & live,
+               [&](DeviceIndex ssd) { have = have && core_.space.free(ssd) != 0; });
     return have;
   }
-  ForEachBit(need.ssds | need.owing, [&](DeviceIndex ssd) {
+  ForEachBit((need.ssds | need.owing) & live, [&](DeviceIndex ssd) {
     have = have && core_.SlotsToSpare(ssd) > closed + owing_[ssd.value];
   });
   return have;
 }
 
 void Admission::Take(Grant& grant, const Need& need) {
-  grant.claimed_ = need.ssds;
-  ForEachBit(need.ssds, [&](DeviceIndex ssd) {
+  // Of the devices that are there now, whoever was when it began to wait.
+  const uint64_t live = core_.members.live_mask();
+  grant.claimed_ = need.ssds & live;
+  ForEachBit(grant.claimed_, [&](DeviceIndex ssd) {
     grant.slots_[ssd.value] = SlotWord::At(core_.space.Claim(ssd));
   });
-  grant.owing_ = need.owing;
-  ForEachBit(need.owing, [&](DeviceIndex ssd) { ++owing_[ssd.value]; });
+  grant.owing_ = need.owing & live;
+  ForEachBit(grant.owing_, [&](DeviceIndex ssd) { ++owing_[ssd.value]; });
   appender_.Promise(need.blocks);
   grant.blocks_ = need.blocks;
+  grant.states_ = core_.states;
+  grant.admitted_ = true;
+  ++granted_[grant.states_];
 }
 
 bool Admission::TryAdmit(Grant& grant, Need need) {
-  need.ssds &= core_.members.live_mask();
-  need.owing &= core_.members.live_mask();
   if (core_.stop_error || turn_.locked() || !HaveRoom(need)) {
     return false;
   }
@@ -72,8 +83,6 @@ bool Admission::TryAdmit(Grant& grant, Need need) {
 }
 
 Task<Status> Admission::Admit(Grant& grant, Need need) {
-  need.ssds &= core_.members.live_mask();
-  need.owing &= core_.members.live_mask();
   Status running = core_.Running();
   EPLOG_CO_TRY(running);
   if (TryAdmit(grant, need)) {

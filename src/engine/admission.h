@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 
 #include "engine/appender.h"
 #include "engine/core.h"
@@ -40,6 +41,8 @@ class [[nodiscard]] Grant {
   uint64_t claimed_ = 0;  // mask
   uint64_t owing_ = 0;    // mask: SSDs on which a commit of this will owe a slot
   uint64_t blocks_ = 0;
+  uint64_t states_ = 0;  // device states when admitted
+  bool admitted_ = false;
 };
 
 class Admission {
@@ -61,6 +64,11 @@ class Admission {
 
   // Who waits now and finds no room gets this error: nothing that can be done makes any.
   void Refuse(const Error& error);
+
+  // Nothing that was admitted under earlier device states than these is on its way.
+  [[nodiscard]] bool NoneBefore(uint64_t states) const {
+    return granted_.empty() || granted_.begin()->first >= states;
+  }
 
   // Somebody waits for this now.
   [[nodiscard]] bool waiting_for_log() const {
@@ -88,6 +96,7 @@ class Admission {
   uint64_t next_ticket_ = 0;                // of who comes to wait
   uint64_t refused_tickets_ = 0;            // those below
   Error refusal_;                           // for these
+  std::map<uint64_t, uint64_t> granted_;    // grants on their way, by device states
   std::array<uint32_t, kMaxSsds> owing_{};  // by SSD, of requests on their way
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/crc32c.h"
@@ -42,6 +43,8 @@ struct Appender::Entry {
     header.trims.clear();
     header.log_stripes.clear();
     header.first_of_epoch = false;
+    header.follows_epoch = {};
+    header.follows_sequence = 0;
     log_chunks.clear();
     chunk_writes.clear();
     records.clear();
@@ -121,6 +124,7 @@ void Appender::Submit(ChunkWrite& write) {
     write.completion.Finish(core_.loop, core_.Running(), 0);
     return;
   }
+  write.states = core_.states;
   chunks_[core_.geometry.SsdOf(write.chunk).value].push_back(&write);
   ++queued_chunks_;
   core_.append.NotifyAll();
@@ -132,6 +136,7 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
     record.completion.Finish(core_.loop, core_.Running(), 0);
     return;
   }
+  record.submitted_states = core_.states;
   record.max_bytes = record.row ? MaxRecordBytes(*record.row) : 0;
   if (record.row && record.own_version) {
     record.max_bytes +=
@@ -186,7 +191,11 @@ bool Appender::WideEnough() const {
 
 bool Appender::CanAppend() {
   blocked_ = false;
-  if (in_flight_.size() >= kMaxInFlight || !HasWork()) {
+  if (in_flight_.size() >= kMaxInFlight || core_.changing || paused_) {
+    return false;
+  }
+  DropOutdated();
+  if (!HasWork()) {
     return false;
   }
   if (urgent_.empty() && !WideEnough()) {
@@ -199,6 +208,60 @@ bool Appender::CanAppend() {
     core_.kick.NotifyAll();
   }
   return !blocked_;
+}
+
+Task<void> Appender::InFlightWritten() {
+  const auto written = [this] {
+    return std::all_of(in_flight_.begin(), in_flight_.end(),
+                       [](const auto& entry) { return entry->written; });
+  };
+  while (!written()) {
+    co_await applied_changed_.Wait();
+  }
+}
+
+Task<void> Appender::Pause() {
+  paused_ = true;
+  while (!in_flight_.empty() && !core_.stop_error) {
+    co_await applied_changed_.Wait();
+  }
+}
+
+void Appender::BeginEpoch(const Epoch& epoch) {
+  epoch_ = epoch;
+  first_of_epoch_ = true;
+}
+
+void Appender::DropOutdated() {
+  std::erase_if(urgent_, [this](RecordWrite* record) {
+    const bool outdated = record->states && *record->states != core_.states;
+    if (outdated) {
+      record->completion.Finish(core_.loop,
+                                Fail(ErrorCode::kBusy, "the devices have changed meanwhile"), 0);
+    }
+    return outdated;
+  });
+}
+
+// A slot is named under the device states under which it is described.
+void Appender::WithoutLost(ChunkWrite& write) const {
+  if (!core_.IsCurrent(core_.geometry.SsdOf(write.chunk), write.states)) {
+    write.word = SlotWord::Absent();
+  }
+}
+
+void Appender::WithoutLost(RecordWrite& record) const {
+  if (record.row && record.own_version) {
+    for (RowChange& change : record.row->changes) {
+      const DeviceIndex ssd = core_.geometry.SsdOf(record.row->stripe, change.index);
+      if (!core_.IsCurrent(ssd, record.submitted_states)) {
+        change.word = SlotWord::Absent();
+      }
+    }
+    std::erase_if(record.writes, [&](const SlotWrite& write) {
+      return !core_.IsCurrent(write.ssd, record.submitted_states);
+    });
+  }
 }
 
 Task<Status> Appender::AppendMark() {
@@ -274,6 +337,7 @@ void Appender::TakeRecords(Entry& entry, std::deque<RecordWrite*>& queue, bool u
     entry.records.push_back(record);
     promised_blocks_ -= urgent ? 0 : 1;
     entry.held_blocks += urgent ? 0 : record->promised - 1;
+    WithoutLost(*record);
     if (record->row) {
       entry.header.rows.push_back(*record->row);
     }
@@ -311,6 +375,7 @@ void Appender::TakeLogStripe(Entry& entry) {
     --queued_chunks_;
     promised_blocks_ -=
         BlocksForChunk();  // the log stripe takes less than its members were promised
+    WithoutLost(*write);
     data[record.members.size()] = write->data;
     record.members.push_back({write->chunk, write->word, write->crc});
     entry.chunk_writes.push_back(write);
@@ -338,6 +403,11 @@ void Appender::Number(Entry& entry) {
   header.sequence = next_.sequence + 1;
   header.mark = newest_mark_ = flusher_->mark();
   header.place = next_.place;
+  if (std::exchange(first_of_epoch_, false)) {
+    header.first_of_epoch = true;
+    header.follows_epoch = next_.epoch;
+    header.follows_sequence = next_.sequence;
+  }
   header.length_blocks =
       1 + static_cast<uint32_t>(header.log_stripes.size()) * core_.geometry.chunk_blocks();
   EPLOG_CHECK(RoomInLog(header.length_blocks, kLogReserveForRecovery),
@@ -351,7 +421,7 @@ void Appender::Number(Entry& entry) {
       if (record->own_version && change.index < core_.geometry.k()) {
         change.version = header.sequence;
       }
-      if (change.word.has_slot() && (record->own_version || change.index >= core_.geometry.k())) {
+      if (change.word.has_slot() && (record->own_version || change.version == 0)) {
         entry.ssd_mask |= uint64_t{1}
                           << core_.geometry.SsdOf(header.rows[row].stripe, change.index).value;
       }
@@ -414,7 +484,7 @@ Task<Status> Appender::WriteSlots(Entry& entry, size_t first, size_t last) {
     core_.traffic.ssd_parity_bytes += parity * core_.geometry.chunk_bytes;
     core_.traffic.ssd_data_bytes += (writes.size() - parity) * core_.geometry.chunk_bytes;
   }
-  co_return status;
+  co_return core_.members.Absorb(std::move(status));
 }
 
 Task<void> Appender::Write(Entry& entry) {
@@ -430,9 +500,7 @@ Task<void> Appender::Write(Entry& entry) {
     for (size_t i = j; i < entry.log_chunks.size(); i += core_.geometry.m) {
       parts.push_back({entry.log_chunks[i].data(), core_.geometry.chunk_bytes});
     }
-    group.Start(
-        WriteLog(core_.members, core_.geometry,
-                 {log, entry.header.place, std::move(parts), IoKind::kEntry, &core_.log_bytes}));
+    group.Start(WriteLogCopy(log, entry.header.place, std::move(parts)));
   }
   Task<Status> all = group.Wait();
   entry.status = co_await all;
@@ -440,7 +508,18 @@ Task<void> Appender::Write(Entry& entry) {
   CompleteInOrder();
 }
 
+Task<Status> Appender::WriteLogCopy(DeviceIndex log, uint64_t place, std::vector<iovec> parts) {
+  Task<Status> write = WriteLog(core_.members, core_.geometry,
+                                {log, place, std::move(parts), IoKind::kEntry, &core_.log_bytes});
+  Status status = co_await write;
+  co_return core_.members.Absorb(std::move(status));
+}
+
 void Appender::CompleteInOrder() {
+  if (core_.changing && !core_.stop_error) {
+    applied_changed_.NotifyAll();
+    return;
+  }
   while (!in_flight_.empty() && in_flight_.front()->written) {
     std::unique_ptr<Entry> entry = std::move(in_flight_.front());
     in_flight_.pop_front();

@@ -58,6 +58,7 @@ struct ChunkWrite {
   SlotWord word;  // claimed slot, or `absent`
   uint32_t crc = 0;
   const std::byte* data = nullptr;
+  uint64_t states = 0;  // set by Submit
   Completion completion;
 };
 
@@ -75,9 +76,13 @@ struct RecordWrite {
   std::vector<VolumeRecord> volumes;
   std::optional<TrimRecord> trim;
   std::vector<SlotWrite> writes;
+  // Taken under these device states (Core::states): under others it is not described, but ends with
+  // kBusy.
+  std::optional<uint64_t> states;
   uint64_t promised = 1;  // log blocks; what exceeds the entry's is held until it is applied
   Completion completion;
-  size_t max_bytes = 0;  // set by Submit
+  size_t max_bytes = 0;           // set by Submit
+  uint64_t submitted_states = 0;  // the same
 };
 
 class Flusher;
@@ -127,6 +132,20 @@ class Appender {
   Task<void> Run();
   Task<void> End();
 
+  // ---- a change of device states (Membership)
+  // Until what is in flight has ended on all devices that are left.
+  Task<void> InFlightWritten();
+  // The next entry is the first of a new epoch.
+  void BeginEpoch(const Epoch& epoch);
+  // Nothing new is made until Unpause; returns when nothing is in flight.
+  Task<void> Pause();
+  void Unpause() {
+    paused_ = false;
+    core_.append.NotifyAll();
+  }
+  // The change is over: what was in flight is applied and acknowledged.
+  void Resume() { CompleteInOrder(); }
+
   [[nodiscard]] const Position& applied() const { return applied_; }
   [[nodiscard]] bool idle() const { return in_flight_.empty() && !HasWork(); }
   Task<void> WaitApplied(uint64_t sequence);
@@ -148,6 +167,7 @@ class Appender {
   [[nodiscard]] bool RingShort() const;
   // Of the newest entry that was made.
   [[nodiscard]] uint64_t newest_mark() const { return newest_mark_; }
+  [[nodiscard]] uint64_t newest_sequence() const { return next_.sequence; }
   [[nodiscard]] size_t in_flight() const { return in_flight_.size(); }
 
   // Log chunks from this place on are being read: their space stays taken.
@@ -182,6 +202,9 @@ class Appender {
     return !urgent_.empty() || !records_.empty() || queued_chunks_ != 0;
   }
   bool CanAppend();
+  void DropOutdated();
+  void WithoutLost(ChunkWrite& write) const;
+  void WithoutLost(RecordWrite& record) const;
   [[nodiscard]] bool RoomInLog(uint64_t blocks, uint64_t reserve) const;
   [[nodiscard]] uint32_t Width() const;
   [[nodiscard]] bool WideEnough() const;
@@ -194,6 +217,7 @@ class Appender {
   Task<void> Write(Entry& entry);
   void StartSlotWrites(Entry& entry, class TaskGroup& group);
   Task<Status> WriteSlots(Entry& entry, size_t first, size_t last);
+  Task<Status> WriteLogCopy(DeviceIndex log, uint64_t place, std::vector<iovec> parts);
   void CompleteInOrder();
   void Finish(Entry& entry);
   void Count(const Entry& entry);
@@ -204,6 +228,8 @@ class Appender {
   Flusher* flusher_ = nullptr;
   Event applied_changed_;
   Epoch epoch_;
+  bool first_of_epoch_ = false;
+  bool paused_ = false;
   Position next_;     // of the next entry to be made
   Position applied_;  // after the newest applied entry
   uint64_t checkpoint_place_ = 0;

@@ -23,6 +23,9 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       superblocks_(core_, assembly_.winner, assembly_.generations),
       checkpointer_(core_, appender_, flusher_, superblocks_),
       keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_, buffer_),
+      membership_(core_, {appender_, flusher_, superblocks_, checkpointer_, keeper_, admission_}),
+      rebuilder_(core_, appender_, flusher_, admission_, reader_, writer_, committer_,
+                 checkpointer_, membership_),
       discarder_(core_, admission_),
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       requests_(loop) {
@@ -38,14 +41,27 @@ ArrayImpl::~ArrayImpl() {
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
-  Task<Result<Assembly>> assembling = Assemble(loop, std::move(devices));
-  Result<Assembly> assembly = co_await assembling;
-  EPLOG_CO_TRY(assembly);
-  auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
-  Task<Status> starting = array->Start();
-  Status status = co_await starting;
-  EPLOG_CO_TRY(status);
-  co_return std::unique_ptr<Array>(std::move(array));
+  while (true) {
+    Task<Result<Assembly>> assembling = Assemble(loop, devices);
+    Result<Assembly> assembly = co_await assembling;
+    EPLOG_CO_TRY(assembly);
+    const std::vector<Device*> members = assembly->devices;
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
+    Task<Status> starting = array->Start();
+    Status status = co_await starting;
+    if (status.ok()) {
+      co_return std::unique_ptr<Array>(std::move(array));
+    }
+    const Error& error = status.error();
+    const bool device_failed =
+        (error.code == ErrorCode::kIo || error.code == ErrorCode::kDeviceFailed) &&
+        error.device != kNoDevice;
+    if (options.read_only || !device_failed) {
+      co_return Fail(std::move(status).error());
+    }
+    // It failed a write or flush of recovery, which begins anew without it, as after a crash.
+    std::erase(devices, members[static_cast<size_t>(error.device)]);
+  }
 }
 
 Task<Status> ArrayImpl::Start() {
@@ -61,11 +77,6 @@ Task<Status> ArrayImpl::Start() {
 Task<Status> ArrayImpl::RecoverAndRun() {
   const uint64_t start = core_.loop.NowUs();
   const bool writing = !core_.options.read_only;
-  if (writing && core_.log_mask() == 0) {
-    co_return Fail(
-        ErrorCode::kTooManyFailures,
-        "all log devices are missing: the array can only be opened read-only; bring one back");
-  }
   Status status;
   if (writing) {
     // I8: a killed process leaves unflushed writes that reads would take for durable.
@@ -90,6 +101,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   entries_replayed_ = recovery.entries_replayed();
   recovery_us_ = core_.loop.NowUs() - start;
   if (writing) {
+    membership_.Open(recovery.position().sequence);
     core_.loop.Spawn(appender_.Run());
     EPLOG_CHECK(superblocks_.current().base == recovery.epoch(),
                 "I11: the epoch is marked as opened before the first foreground write");
@@ -97,6 +109,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     buffer_.Open();
     discarder_.Open();
     volumes_.Open();
+    rebuilder_.Open();
   }
   co_return OkStatus();
 }
@@ -110,6 +123,8 @@ Task<Status> ArrayImpl::Close() {
   if (core_.options.read_only) {
     co_return OkStatus();
   }
+  Task<void> rebuilder_closing = rebuilder_.Close();
+  co_await rebuilder_closing;
   Task<void> discarder_closing = discarder_.Close();
   co_await discarder_closing;
   Task<void> draining_buffers = buffer_.Close();
@@ -121,9 +136,9 @@ Task<Status> ArrayImpl::Close() {
   }
   Task<void> stopping = keeper_.Stop();
   co_await stopping;
-  Task<Status> flush = flusher_.FlushAll();
+  Task<Status> flush = flusher_.TryFlushAll();
   Status status = co_await flush;
-  if (status.ok()) {
+  if (status.ok() || status.error().code == ErrorCode::kBusy) {
     Task<Status> checkpoint = checkpointer_.Checkpoint(CheckpointKind::kAuto);
     status = co_await checkpoint;
   }
@@ -131,6 +146,8 @@ Task<Status> ArrayImpl::Close() {
   co_await ending;
   Task<void> draining = core_.rings.Drain();
   co_await draining;
+  Task<void> settling = membership_.Idle();
+  co_await settling;
   co_return status;
 }
 
@@ -422,7 +439,7 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
       ssds |= uint64_t{1} << g.SsdOf(StripeIndex(extent.value * g.extent_stripes), 0).value;
     });
   }
-  Task<Status> flushing = flusher_.FlushTo(target, core_.rings_before_ack(), ssds);
+  Task<Status> flushing = flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable, ssds);
   co_return co_await flushing;
 }
 
@@ -434,7 +451,8 @@ Task<Status> ArrayImpl::FlushAll() {
   Task<Status> draining = DrainAll();
   status = co_await draining;
   EPLOG_CO_TRY(status);
-  Task<Status> flushing = flusher_.FlushTo(appender_.applied().sequence, core_.rings_before_ack());
+  Task<Status> flushing =
+      flusher_.FlushTo(appender_.applied().sequence, Flusher::Upto::kAcknowledgeable);
   co_return co_await flushing;
 }
 
@@ -487,6 +505,34 @@ Task<Status> ArrayImpl::CommitAll(Progress progress) {
   EPLOG_CO_TRY(failure);
   Task<Status> last = flusher_.FlushAll();
   co_return co_await last;
+}
+
+Task<Status> ArrayImpl::FailDevice(uint32_t device, std::string reason) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  if (device >= core_.geometry.devices()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
+  }
+  Task<Status> failing =
+      membership_.Fail(DeviceIndex(static_cast<uint8_t>(device)), std::move(reason));
+  co_return co_await failing;
+}
+
+Task<Status> ArrayImpl::ReplaceDevice(uint32_t device, Device& replacement) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  if (device >= core_.geometry.devices()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
+  }
+  Task<Status> replacing =
+      membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement);
+  status = co_await replacing;
+  EPLOG_CO_TRY(status);
+  assembly_.devices[device] = &replacement;
+  rebuilder_.Wake();
+  co_return OkStatus();
 }
 
 Task<Result<uint64_t>> ArrayImpl::DiscardFree(Progress progress) {

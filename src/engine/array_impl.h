@@ -17,6 +17,8 @@
 #include "engine/discarder.h"
 #include "engine/flusher.h"
 #include "engine/keeper.h"
+#include "engine/membership.h"
+#include "engine/rebuilder.h"
 #include "engine/superblocks.h"
 #include "engine/volumes.h"
 #include "engine/writer.h"
@@ -53,6 +55,8 @@ class ArrayImpl final : public Array {
   Task<Result<uint64_t>> DiscardFree(Progress progress) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
+  Task<Status> FailDevice(uint32_t device, std::string reason) override;
+  Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
   void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
 
  private:
@@ -103,6 +107,8 @@ class ArrayImpl final : public Array {
   Superblocks superblocks_;
   Checkpointer checkpointer_;
   Keeper keeper_;
+  Membership membership_;
+  Rebuilder rebuilder_;
   Discarder discarder_;
   eplog::Volumes volumes_;
   WaitGroup requests_;

@@ -14,13 +14,10 @@ struct Found {
   Superblock superblock;
 };
 
-std::string MemberName(const Geometry& g, DeviceIndex index) {
-  return g.IsLog(index) ? "log" + std::to_string(index.value - g.n)
-                        : "ssd" + std::to_string(index.value);
-}
-
+// Or has another in its place.
 bool CallsLost(const Superblock& candidate, const Superblock& other) {
-  return candidate.members[other.index.value].state == MemberState::kLost;
+  const MemberEntry& member = candidate.members[other.index.value];
+  return member.state == MemberState::kLost || member.uuid != other.device_uuid;
 }
 
 // May a device that bears `b` be part of the epoch of `c`? It bears that epoch, or the one that it
@@ -100,20 +97,25 @@ Status CheckSameArray(const std::vector<Found>& found) {
     const uint64_t need = log ? s.geometry.log_bytes() : s.geometry.ssd_bytes();
     if (item.device->size_bytes() < need) {
       return Fail(ErrorCode::kCorrupt,
-                  who + " (" + MemberName(s.geometry, s.index) + ") is truncated: it has " +
+                  who + " (" + s.geometry.DeviceName(s.index) + ") is truncated: it has " +
                       std::to_string(item.device->size_bytes()) + " bytes and needs " +
                       std::to_string(need) +
                       "; restore its size, or leave it out to open the array degraded");
     }
     for (const Found& other : found) {
       if (&other != &item && other.superblock.index == s.index) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    who + " and " + other.device->name() + " are both " +
-                        MemberName(s.geometry, s.index) + " of this array; give one");
+        return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() +
+                                                     " are both " + s.geometry.DeviceName(s.index) +
+                                                     " of this array; give one");
       }
     }
   }
   return OkStatus();
+}
+
+// Both copies torn, or a device that does not answer.
+bool CannotBeRead(ErrorCode code) {
+  return code == ErrorCode::kCorrupt || code == ErrorCode::kIo || code == ErrorCode::kDeviceFailed;
 }
 
 // Copy by copy. kNotFound if there is no magic in either.
@@ -128,8 +130,13 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
       return a.ok() ? std::move(a) : std::move(b);
     }
   }
-  Error error =
-      a.ok() || (!b.ok() && b.error().code == ErrorCode::kUnsupported) ? b.error() : a.error();
+  // Of both the one that tells more: a newer format, then a damaged copy.
+  const auto says = [](const Result<Superblock>& copy, ErrorCode code) {
+    return !copy.ok() && copy.error().code == code;
+  };
+  const bool second = a.ok() || says(b, ErrorCode::kUnsupported) ||
+                      (says(b, ErrorCode::kCorrupt) && !says(a, ErrorCode::kUnsupported));
+  Error error = second ? b.error() : a.error();
   if (error.code == ErrorCode::kUnsupported) {
     error.message = device.name() + ": " + error.message;
   } else if (error.code != ErrorCode::kIo && error.code != ErrorCode::kDeviceFailed) {
@@ -145,7 +152,7 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
 
 Task<Result<Superblock>> ReadSuperblock(Device& device) {
   if (device.size_bytes() < kSuperblockAreaBytes) {
-    co_return Fail(ErrorCode::kCorrupt,
+    co_return Fail(ErrorCode::kInvalidArgument,
                    device.name() + " is too small to be a member of an array; leave it out");
   }
   BufferPool pool;
@@ -170,6 +177,9 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
   for (Device* device : devices) {
     Task<Result<Superblock>> reading = ReadSuperblock(*device);
     Result<Superblock> superblock = co_await reading;
+    if (!superblock.ok() && CannotBeRead(superblock.error().code)) {
+      continue;  // counts as missing
+    }
     EPLOG_CO_TRY(superblock);
     found.push_back({device, std::move(*superblock)});
   }
@@ -210,7 +220,7 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
   for (uint8_t i = 0; i < g.devices(); ++i) {
     if (assembly.devices[i] == nullptr) {
       ++count;
-      missing += (missing.empty() ? "" : ", ") + MemberName(g, DeviceIndex(i)) +
+      missing += (missing.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i)) +
                  (assembly.stale[i] ? " (stale)" : "");
     }
   }

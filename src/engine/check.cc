@@ -30,10 +30,7 @@ class Checker {
       report.problems.push_back(std::move(line));
     }
   }
-  std::string Device(DeviceIndex index) const {
-    return core_.geometry.IsLog(index) ? "log" + std::to_string(index.value - core_.geometry.n)
-                                       : "ssd" + std::to_string(index.value);
-  }
+  std::string Device(DeviceIndex index) const { return core_.geometry.DeviceName(index); }
   std::string Where(ChunkIndex chunk) const;
   void CheckReferences();
   Task<Status> CheckRow(StripeIndex stripe);

@@ -26,6 +26,7 @@ void Checkpointer::Adopt(const CheckpointRoot& root, uint64_t root_block) {
   runs_ = root.runs;
   first_block_ = runs_.back().first_block;
   used_blocks_ = (root_block + area - first_block_) % area + 1;
+  full_epoch_ = root.epoch.number;  // of its oldest run too, or WantFullSince says more
 }
 
 // m + 1 live SSDs, others each time, so that none wears for all.
@@ -46,7 +47,8 @@ uint64_t Checkpointer::ChooseSsds(uint64_t generation) const {
 // While those since the last full one are shorter than it, and where a full one of any size fits
 // behind it.
 bool Checkpointer::TakeIncremental(CheckpointKind kind) const {
-  if (kind == CheckpointKind::kFull || runs_.empty() || runs_.size() >= kMaxRuns) {
+  if (kind == CheckpointKind::kFull || runs_.empty() || runs_.size() >= kMaxRuns ||
+      full_epoch_ < full_since_) {
     return false;
   }
   const uint64_t bytes = Snapshot::MaxBytes(*core_.state, false);
@@ -70,7 +72,7 @@ Task<Status> Checkpointer::WriteCopy(DeviceIndex ssd, uint64_t block,
       core_.members.WriteBytes(ssd, core_.geometry.MetadataOffset(block), pages, kind);
   Status status = co_await write;
   core_.traffic.ssd_metadata_bytes += status.ok() ? pages.size() : 0;
-  co_return status;
+  co_return core_.members.Absorb(std::move(status));
 }
 
 Task<Status> Checkpointer::WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask,
@@ -194,6 +196,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   EPLOG_CO_TRY(status);
   EPLOG_CHECK(used_blocks_ + run.blocks + 1 <= area, "a checkpoint overwrites the one that counts");
   Written written;
+  written.full = full;
   if (!full) {
     written.runs = runs_;
   }
@@ -215,8 +218,12 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
 }
 
 // From now on what the older pointer named is void.
-void Checkpointer::Supersede(const Written& written) {
+void Checkpointer::Supersede(const Written& written, const Appender::Position& position) {
   runs_ = written.runs;
+  if (written.full) {
+    full_epoch_ = position.epoch.number;
+    full_covered_ = position.sequence;
+  }
   const uint64_t area = core_.geometry.metadata_blocks;
   first_block_ = runs_.back().first_block;
   used_blocks_ = (written.pointer.root_block + area - first_block_) % area + 1;
@@ -227,7 +234,7 @@ Task<Status> Checkpointer::WriteAlone(const Appender::Position& position) {
   Result<Written> written = co_await writing;
   EPLOG_CO_TRY(written);
   superblocks_.SetCheckpoint(written->pointer);
-  Supersede(*written);
+  Supersede(*written, position);
   co_return OkStatus();
 }
 
@@ -250,7 +257,7 @@ Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
     co_return Fail(std::move(written).error());
   }
   if (!core_.canary(Canary::kCheckpointUnstable)) {
-    Task<Status> flush = flusher_.FlushTo(position.sequence, true);
+    Task<Status> flush = flusher_.FlushForCheckpoint(position.sequence);
     status = co_await flush;
     EPLOG_CO_TRY(status);
   }
@@ -264,15 +271,20 @@ Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
     core_.Stop(status.error());
     co_return status;
   }
-  Supersede(*written);
+  Task<void> settling = core_.Settled();
+  co_await settling;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
+  Supersede(*written, position);
   Counts(position);
   ++core_.traffic.checkpoints;
   co_return OkStatus();
 }
 
 void Checkpointer::Counts(const Appender::Position& position) {
-  EPLOG_CHECK(position.sequence <= flusher_.stable() || core_.canary(Canary::kCheckpointUnstable),
-              "I9: a checkpoint holds only stable state");
+  if (!core_.canary(Canary::kCheckpointUnstable)) {
+    flusher_.CheckpointCounts(position.sequence);
+  }
   covered_ = position.sequence;
   core_.rings.CheckpointCounts(position.sequence);
   appender_.CheckpointCounts(position.place);

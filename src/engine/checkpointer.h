@@ -7,6 +7,7 @@
 // still fits behind it, so that a full one always finds room.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -42,6 +43,14 @@ class Checkpointer {
   // wait.
   Task<Status> Checkpoint(CheckpointKind kind, bool background = false);
 
+  // A device joined in this epoch: words in older runs may be of the one before it, so runs build
+  // on a full one of this epoch or a later one.
+  void WantFullSince(uint64_t epoch_number) { full_since_ = std::max(full_since_, epoch_number); }
+  // Such a full checkpoint counts, of the state at `sequence` or later.
+  [[nodiscard]] bool FullCounts(uint64_t epoch_number, uint64_t sequence) const {
+    return full_epoch_ >= epoch_number && full_covered_ >= sequence;
+  }
+
   // For creation and recovery, when nothing else runs: a checkpoint of `core.state`, which is that
   // at `position` and is durable. Its pages are flushed; the caller writes the superblocks, which
   // have the pointer then.
@@ -56,6 +65,7 @@ class Checkpointer {
 
  private:
   struct Written {
+    bool full = false;
     CheckpointPointer pointer;
     std::vector<RunDescriptor> runs;
   };
@@ -72,7 +82,7 @@ class Checkpointer {
                          IoKind kind);
   Task<Status> WriteBatch(uint64_t block, Buffer pages, uint64_t ssd_mask, IoKind kind);
   Task<void> Pace(uint64_t since_us);
-  void Supersede(const Written& written);
+  void Supersede(const Written& written, const Appender::Position& position);
   void Counts(const Appender::Position& position);
 
   Core& core_;
@@ -83,6 +93,9 @@ class Checkpointer {
   std::vector<RunDescriptor> runs_;  // of the newest checkpoint that counts, newest first
   uint64_t first_block_ = 0;         // where the oldest of them begins
   uint64_t used_blocks_ = 0;         // from there to behind the root
+  uint64_t full_since_ = 0;          // epoch number
+  uint64_t full_epoch_ = 0;          // of the newest full one that counts
+  uint64_t full_covered_ = 0;        // its sequence
   uint64_t covered_ = 0;
   uint64_t written_blocks_ = 0;
   uint64_t written_us_ = 0;

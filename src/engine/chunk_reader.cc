@@ -30,14 +30,13 @@ Task<Status> NoteFailure(Task<Status> read, uint64_t& mask, uint32_t bit) {
 
 void Pins::Add(DeviceIndex ssd, SlotWord word) {
   if (word.has_slot()) {
-    core_.space.Pin(ssd, word.slot());
-    pins_.push_back({ssd, word.slot()});
+    pins_.push_back(core_.space.Pin(ssd, word.slot()));
   }
 }
 
 void Pins::Release() {
-  for (const SsdSlot& pin : pins_) {
-    core_.space.Unpin(pin.ssd, pin.slot);
+  for (const SlotSpace::PinKey pin : pins_) {
+    core_.space.Unpin(pin);
   }
   if (!pins_.empty() && core_.space_changed.has_waiters()) {
     core_.space_changed.NotifyAll();

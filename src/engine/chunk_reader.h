@@ -26,7 +26,7 @@ class Pins {
 
  private:
   Core& core_;
-  std::vector<SsdSlot> pins_;
+  std::vector<SlotSpace::PinKey> pins_;
 };
 
 class ChunkReader {

@@ -18,8 +18,9 @@ struct Committer::Install {
   KeyedLocks::Guard lock;
   Pins pins;
   RecordWrite record;
-  bool ready = false;  // the record is to be submitted
-  Status status;       // why it is not
+  uint64_t states = 0;  // under which it was taken
+  bool ready = false;   // the record is to be submitted
+  Status status;        // why it is not
 };
 
 namespace {
@@ -168,6 +169,9 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32
     const Status done = completion.status();
     if (done.ok()) {
       ++core_.traffic.committed_stripes;
+    } else if (done.error().code == ErrorCode::kBusy) {
+      GiveUp(*install);
+      status = status.ok() ? done : status;
     } else if (status.ok()) {
       status = done;
     }
@@ -178,6 +182,7 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32
 // Versions that are stable and still the latest; a newer write during the commit stays pending.
 bool Committer::TakeVersions(Install& install) {
   const Geometry& g = core_.geometry;
+  install.states = core_.states;
   RowRecord row;
   row.stripe = install.change.stripe;
   for (uint32_t i = 0; i < g.n; ++i) {
@@ -188,10 +193,12 @@ bool Committer::TakeVersions(Install& install) {
   for (uint32_t i = 0; i < g.k(); ++i) {
     const auto pending = core_.state->pending.Find(g.Chunk(install.change.stripe, i));
     if (pending && pending->version <= flusher_.stable()) {
+      const DeviceIndex ssd = g.SsdOf(install.change.stripe, i);
       install.change.words[i] = {pending->word, pending->crc};
-      install.pins.Add(g.SsdOf(install.change.stripe, i), pending->word);
-      row.changes.push_back(
-          {static_cast<uint8_t>(i), pending->word, pending->crc, pending->version});
+      install.pins.Add(ssd, pending->word);
+      const bool gone = pending->word.has_slot() && !core_.members.live(ssd);
+      row.changes.push_back({static_cast<uint8_t>(i), gone ? SlotWord::Absent() : pending->word,
+                             pending->crc, pending->version});
     }
   }
   const bool any = !row.changes.empty();
@@ -220,11 +227,28 @@ Task<Status> Committer::Prepare(Install& install) {
     }
     co_return OkStatus();
   }
+  if (install.states != core_.states) {
+    co_return OkStatus();  // the devices have changed: its turn comes again
+  }
   Task<Status> write = WriteParity(install, parity);
   status = co_await write;
   EPLOG_CO_TRY(status);
+  install.record.states = install.states;
   install.ready = true;
   co_return OkStatus();
+}
+
+// The devices have changed since it was taken: its turn comes again.
+void Committer::GiveUp(Install& install) {
+  const RowRecord& row = *install.record.row;
+  for (const RowChange& change : row.changes) {
+    const DeviceIndex ssd = core_.geometry.SsdOf(row.stripe, change.index);
+    if (change.index >= core_.geometry.k() && change.word.has_slot() &&
+        core_.IsCurrent(ssd, install.states)) {
+      core_.space.Unclaim(ssd, change.word.slot());
+    }
+  }
+  core_.space_changed.NotifyAll();
 }
 
 void Committer::AddParityWord(Install& install, uint32_t index, RowWord word) {
@@ -237,7 +261,7 @@ Task<Status> Committer::WriteParityChunk(DeviceIndex ssd, SlotIndex slot,
       core_.members.WriteBytes(ssd, core_.geometry.SlotOffset(slot), chunk, IoKind::kParity);
   Status status = co_await write;
   core_.traffic.ssd_parity_bytes += status.ok() ? chunk.size() : 0;
-  co_return status;
+  co_return core_.members.Absorb(std::move(status));
 }
 
 // Without parity chunks the whole stripe is zeros.

@@ -65,6 +65,7 @@ class Committer {
   Task<Status> CommitBatch(std::span<const StripeIndex> stripes, uint32_t at_once);
   Task<Status> Prepare(Install& install);
   bool TakeVersions(Install& install);
+  void GiveUp(Install& install);
   Task<Status> WriteParityChunk(DeviceIndex ssd, SlotIndex slot, std::span<const std::byte> chunk);
   Task<Status> WriteParity(Install& install, std::span<const Buffer> parity);
   void AddParityWord(Install& install, uint32_t index, RowWord word);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -48,6 +49,7 @@ struct Core {
         append(event_loop),
         buffers_changed(event_loop),
         kick(event_loop),
+        settled(event_loop),
         stopped(event_loop) {
     if (hooks.before_io) {
       members.set_before_io(hooks.before_io);
@@ -83,8 +85,22 @@ struct Core {
   Event buffers_changed;  // a chunk in a write buffer became ready, left or was given up
   Event kick;             // the keeper should look whether something is due or short
 
-  // The array acknowledges nothing any more (I7 and ENOSPC from below): a device failed in a way
-  // that this life cannot go on with. Reads still work where they can; reopening recovers.
+  // Device states are changing (I11, Membership): until `settled` nothing new is described,
+  // applied, acknowledged or becomes stable.
+  bool changing = false;
+  uint64_t states =
+      0;  // counts the changes: what was chosen under others is not described any more
+  std::array<uint64_t, kMaxDevices> changed_at{};  // by device: `states` when it was lost or joined
+  uint64_t joining = 0;                            // mask: live, but not everything is on them yet
+  Event settled;
+  Task<void> Settled() {
+    while (changing && !stop_error) {
+      co_await settled.Wait();
+    }
+  }
+
+  // The array acknowledges nothing any more (no space below, or more than m devices lost). Reads
+  // still work where they can; reopening recovers.
   std::optional<Error> stop_error;
   Event stopped;
 
@@ -96,6 +112,7 @@ struct Core {
       append.NotifyAll();
       buffers_changed.NotifyAll();
       kick.NotifyAll();
+      settled.NotifyAll();
     }
   }
   [[nodiscard]] Status Running() const {
@@ -107,10 +124,15 @@ struct Core {
     return Fail(std::move(error));
   }
 
-  // Free slots on an SSD beyond those that committing all that is pending will take for good.
+  // Free slots on an SSD beyond those that committing all that is pending, and rebuilding, will
+  // take for good.
   [[nodiscard]] uint32_t SlotsToSpare(DeviceIndex ssd) const {
     const uint32_t free = space.free(ssd);
-    return free - std::min(free, state->owed(ssd));
+    return free - std::min(free, state->owed(ssd) + state->absent(ssd));
+  }
+  // A slot of this SSD that was chosen under these device states is still what was chosen.
+  [[nodiscard]] bool IsCurrent(DeviceIndex ssd, uint64_t chosen_states) const {
+    return members.live(ssd) && changed_at[ssd.value] <= chosen_states;
   }
 
   // Everything counted in this life so far.
@@ -130,17 +152,26 @@ struct Core {
   [[nodiscard]] uint64_t log_mask() const {
     return members.live_mask() & ~((uint64_t{1} << geometry.n) - 1);
   }
+  [[nodiscard]] uint32_t live_ssds() const {
+    return static_cast<uint32_t>(std::popcount(members.live_mask() & ~log_mask()));
+  }
+  [[nodiscard]] uint32_t lost_devices() const {
+    return geometry.devices() - static_cast<uint32_t>(std::popcount(members.live_mask()));
+  }
   [[nodiscard]] uint32_t lost_logs() const {
-    uint32_t lost = 0;
-    for (uint32_t j = 0; j < geometry.m; ++j) {
-      lost += members.live(geometry.LogDevice(j)) ? 0 : 1;
-    }
-    return lost;
+    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask()));
+  }
+  // Devices that do not hold all that they should: lost or joining.
+  [[nodiscard]] uint32_t devices_not_ok() const {
+    return lost_devices() + static_cast<uint32_t>(std::popcount(joining & members.live_mask()));
+  }
+  [[nodiscard]] uint32_t logs_not_ok() const {
+    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask() & ~joining));
   }
   // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not
-  // there.
+  // `ok`.
   [[nodiscard]] bool rings_before_ack() const {
-    return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) || lost_logs() != 0;
+    return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) || logs_not_ok() != 0;
   }
 };
 

@@ -15,15 +15,6 @@
 namespace eplog {
 namespace {
 
-Uuid RandomUuid(Random& random) {
-  Uuid uuid{};
-  StoreLe(uuid.data(), random.Next());
-  StoreLe(uuid.data() + 8, random.Next());
-  uuid[6] = (uuid[6] & std::byte{0x0F}) | std::byte{0x40};  // version 4, variant 1
-  uuid[8] = (uuid[8] & std::byte{0x3F}) | std::byte{0x80};
-  return uuid;
-}
-
 Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>& logs,
                     const CreateOptions& options) {
   if (logs.size() != options.parity) {

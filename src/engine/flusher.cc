@@ -24,7 +24,7 @@ void Flusher::Applied(UnstableEntry entry) {
 }
 
 Task<Status> Flusher::FlushAll() {
-  Task<Status> flush = FlushTo(appender_.applied().sequence, true);
+  Task<Status> flush = FlushTo(appender_.applied().sequence, Upto::kStable);
   co_return co_await flush;
 }
 
@@ -42,15 +42,32 @@ Task<Status> Flusher::FlushAndMark() {
   co_return co_await second;
 }
 
-Task<Status> Flusher::FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds) {
+Task<Status> Flusher::TryFlushAll() {
+  Task<Status> flush = TryFlushTo(appender_.applied().sequence, Upto::kStable);
+  co_return co_await flush;
+}
+
+Task<Status> Flusher::FlushTo(uint64_t sequence, Upto upto, uint64_t own_ssds) {
+  while (true) {
+    Task<Status> trying = TryFlushTo(sequence, upto, own_ssds);
+    Status status = co_await trying;
+    if (status.ok() || status.error().code != ErrorCode::kBusy) {
+      co_return status;
+    }
+    core_.kick.NotifyAll();  // a checkpoint makes room
+    co_await core_.append.Wait();
+  }
+}
+
+Task<Status> Flusher::TryFlushTo(uint64_t sequence, Upto upto, uint64_t own_ssds) {
   EPLOG_CHECK(sequence <= appender_.applied().sequence, "I4: a flush of what is not applied");
-  while (!Done(sequence, rings)) {
+  while (!Done(sequence, upto)) {
     const Status running = core_.Running();
     if (!running.ok()) {
       co_return running;
     }
     wanted_ = std::max(wanted_, sequence);
-    wanted_rings_ |= rings;
+    wanted_rings_ |= WantsRings(upto);
     wanted_own_ |= own_ssds;
     if (busy_) {
       co_await changed_.Wait();
@@ -65,12 +82,40 @@ Task<Status> Flusher::FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds) 
     Task<Status> once = FlushOnce(target, with_rings, own);
     const Status status = co_await once;
     busy_ = false;
-    if (!status.ok()) {
+    const bool no_room = !status.ok() && status.error().code == ErrorCode::kBusy;
+    if (!status.ok() && !no_room) {
       core_.Stop(status.error());  // I7
     }
     changed_.NotifyAll();
+    if (no_room && !Done(sequence, upto)) {
+      co_return status;
+    }
   }
   co_return OkStatus();
+}
+
+Task<Status> Flusher::FlushForCheckpoint(uint64_t sequence) {
+  Task<Status> stable = TryFlushTo(sequence, Upto::kStable);
+  Status status = co_await stable;
+  if (status.ok() || status.error().code != ErrorCode::kBusy) {
+    co_return status;
+  }
+  // Ring blocks on their way must have landed before their places may be used again.
+  Task<Result<uint64_t>> landing = core_.rings.Written(sequence);
+  const Result<uint64_t> landed = co_await landing;
+  if (!landed.ok()) {
+    Error error = landed.error();
+    co_return Fail(std::move(error));
+  }
+  Task<Status> flush = TryFlushTo(sequence, Upto::kDevices);
+  co_return co_await flush;
+}
+
+void Flusher::CheckpointCounts(uint64_t sequence) {
+  if (sequence > stable_) {
+    core_.rings.Forget(sequence);
+    Advance(sequence);
+  }
 }
 
 Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) {
@@ -80,7 +125,11 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
   uint64_t ring_mask = 0;
   if (rings) {
     const uint64_t packed = core_.rings.Pack(target, false, JournalRings::kReserveBlocks);
-    EPLOG_CHECK(packed >= target, "I4: no ring room for applied headers");
+    if (packed < target) {
+      // There was room when the entries were made; since then a device was lost.
+      EPLOG_CHECK(core_.states != 0, "I4: no ring room for applied headers");
+      co_return Fail(ErrorCode::kBusy, "no room in the journal rings");
+    }
     Task<Result<uint64_t>> wait = core_.rings.Written(target);
     Result<uint64_t> written = co_await wait;
     EPLOG_CO_TRY(written);
@@ -105,8 +154,12 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
       core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask());
   Status status = co_await flush;
   EPLOG_CO_TRY(status);
+  Task<void> settling = core_.Settled();
+  co_await settling;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   flushed_ = std::max(flushed_, target);
-  if (rings) {
+  if (rings && target > stable_) {  // a checkpoint may have made it stable meanwhile
     Advance(target);
   }
   co_return OkStatus();

@@ -30,11 +30,24 @@ class Flusher {
   };
   void Applied(UnstableEntry entry);
 
-  // Until everything up to `sequence` (applied already) is durable: stable with `rings`; without
-  // them (mode `log`) flushed but not stable. `own_ssds` is used by a canary of the tests only.
-  Task<Status> FlushTo(uint64_t sequence, bool rings, uint64_t own_ssds = 0);
+  enum class Upto : uint8_t {
+    kDevices,          // on SSDs and log devices, the rings perhaps not: not stable
+    kAcknowledgeable,  // as far as a user's flush must go: the same in mode `log` while all log
+                       // devices are there, else stable
+    kStable,
+  };
+  // Until everything up to `sequence` (applied already) is durable. `own_ssds` is used by a canary
+  // of the tests only.
+  Task<Status> FlushTo(uint64_t sequence, Upto upto, uint64_t own_ssds = 0);
+  // The same without waiting for ring room: kBusy if there is none. For those who make it.
+  Task<Status> TryFlushTo(uint64_t sequence, Upto upto, uint64_t own_ssds = 0);
+  // For a checkpoint of the state at `sequence`: stable, unless the rings have no room left, which
+  // only this checkpoint makes. Then it makes the state stable itself, when it counts.
+  Task<Status> FlushForCheckpoint(uint64_t sequence);
+  void CheckpointCounts(uint64_t sequence);
   // The engine's own flush: everything that is applied, stable.
   Task<Status> FlushAll();
+  Task<Status> TryFlushAll();  // kBusy: no ring room
   // The same, then a mark that covers it, stable too: slots freed by what is applied now are free
   // afterwards (I1).
   Task<Status> FlushAndMark();
@@ -49,8 +62,11 @@ class Flusher {
 
  private:
   Task<Status> FlushOnce(uint64_t target, bool rings, uint64_t own_ssds);
-  [[nodiscard]] bool Done(uint64_t sequence, bool rings) const {
-    return sequence <= stable_ || (!rings && sequence <= flushed_);
+  [[nodiscard]] bool WantsRings(Upto upto) const {
+    return upto == Upto::kStable || (upto == Upto::kAcknowledgeable && core_.rings_before_ack());
+  }
+  [[nodiscard]] bool Done(uint64_t sequence, Upto upto) const {
+    return sequence <= stable_ || (!WantsRings(upto) && sequence <= flushed_);
   }
   void Advance(uint64_t target);
 

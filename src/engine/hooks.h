@@ -32,8 +32,11 @@ enum class Canary : uint8_t {
   kBufferHitLost,              // a write goes into a buffered chunk that is on its way (P1)
   kCommitWithoutReserve,       // nothing is kept free for parity commit (section 5)
   kEarlyDeathUnstable,  // a log stripe's space is free before what superseded it is stable (I6)
+  kReplacedWordsKept,   // words of the SSD before a replacement are taken for its own (I11)
+  kJoinedOkEarly,       // a replacement is `ok` before its full checkpoint counts
+  kRebuildForgetsLog,   // rebuilding leaves out what live log stripes need
 };
-inline constexpr int kCanaries = 19;
+inline constexpr int kCanaries = 22;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;
@@ -60,6 +63,8 @@ struct EngineHooks {
   uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers
   uint64_t buffered_stripes = 0;  // whole stripes out of buffers
   uint64_t early_deaths = 0;      // of log stripes
+  uint64_t rebuilt_chunks = 0;    // row words that were absent
+  uint64_t devices_joined = 0;    // and are ok
   uint64_t space_waits = 0;       // writes that waited for slots or log room
 };
 

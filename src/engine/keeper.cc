@@ -1,6 +1,7 @@
 #include "engine/keeper.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace eplog {
@@ -44,7 +45,7 @@ bool Keeper::SlotsShort() const {
 
 bool Keeper::RingsShort() const {
   const uint64_t all = (core_.geometry.ring_blocks - JournalRings::kReserveBlocks) *
-                       core_.geometry.n / (1 + core_.lost_logs());
+                       core_.live_ssds() / (1 + core_.lost_logs());
   return core_.rings.Room(JournalRings::kReserveBlocks) * 4 < all || appender_.RingShort();
 }
 
@@ -64,7 +65,17 @@ bool Keeper::MarkDue() const {
          appender_.newest_mark() < waiting;
 }
 
+void Keeper::DevicesChanged() {
+  flush_now_ = true;
+  if (core_.lost_logs() > lost_logs_) {
+    commit_upto_ = appender_.newest_sequence();
+  }
+  lost_logs_ = core_.lost_logs();
+  core_.kick.NotifyAll();
+}
+
 void Keeper::Start() {
+  lost_logs_ = core_.lost_logs();
   space_task_.Add();
   stability_task_.Add();
   core_.loop.Spawn(Stability());
@@ -91,10 +102,13 @@ Task<void> Keeper::Stability() {
       if (!status.ok() || checkpointer_.covered() == before) {
         co_await core_.kick.WaitUntil(core_.loop.NowUs() + kRetryUs);
       }
-    } else if (FlushDue()) {
-      Task<Status> flush = flusher_.FlushAll();
+    } else if (FlushDue() || std::exchange(flush_now_, false)) {
+      Task<Status> flush = flusher_.TryFlushAll();
       const Status status = co_await flush;
-      static_cast<void>(status);  // a failed flush has stopped the array
+      if (!status.ok() && status.error().code == ErrorCode::kBusy) {
+        Task<Status> relief = FlushAndCheckpoint();
+        static_cast<void>(co_await relief);  // a failed one has stopped the array
+      }
     } else if (flusher_.has_unstable()) {
       co_await core_.kick.WaitUntil(flusher_.oldest_unstable_us() + core_.options.engine_flush_us);
     } else {
@@ -178,9 +192,11 @@ Task<Status> Keeper::TryEverything() {
 }
 
 Task<Status> Keeper::FlushAndCheckpoint() {
-  Task<Status> flush = flusher_.FlushAll();
+  Task<Status> flush = flusher_.TryFlushAll();
   Status status = co_await flush;
-  EPLOG_CO_TRY(status);
+  if (!status.ok() && status.error().code != ErrorCode::kBusy) {
+    co_return status;
+  }
   Task<Status> checkpoint = checkpointer_.Checkpoint(CheckpointKind::kAuto);
   co_return co_await checkpoint;
 }

@@ -52,6 +52,8 @@ class Keeper {
       core_.kick.NotifyAll();
     }
   }
+  // What is applied becomes stable, and if a log device was lost, what it protected is committed.
+  void DevicesChanged();
   // Ends both tasks after what they are doing: Space first, since what it does may wait for
   // Stability.
   Task<void> Stop();
@@ -98,6 +100,8 @@ class Keeper {
   uint64_t counted_writes_ = 0;  // at the last commit by count
   uint64_t commit_upto_ = 0;     // what is pending up to this sequence is to be committed
   uint64_t not_before_us_ = 0;   // triggers rest after a commit that changed nothing
+  uint32_t lost_logs_ = 0;
+  bool flush_now_ = false;
   bool stop_space_ = false;
   bool stop_stability_ = false;
 };

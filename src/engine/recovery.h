@@ -65,6 +65,7 @@ class Recovery {
   };
 
   Task<Status> AnalyseAll();
+  void ForgetReplaced();
   Task<Status> ReadRings();
   Task<Status> ReadRing(DeviceIndex ssd);
   void NoteRingBlock(DeviceIndex ssd, const RingBlock& block);
@@ -74,7 +75,7 @@ class Recovery {
   Task<Status> Replay();
   Task<bool> IsWhole(const EntryHeader& entry);
   Task<bool> LogStripeIsWhole(const EntryHeader& entry, size_t number);
-  Task<bool> RowIsWhole(const RowRecord& record);
+  Task<bool> RowIsWhole(const EntryHeader& entry, const RowRecord& record);
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
   Task<Status> CheckDamage();
   void TakeSpace();

@@ -39,6 +39,7 @@ Task<Status> Recovery::AnalyseAll() {
   Task<Status> loaded = both.Wait();
   Status status = co_await loaded;
   EPLOG_CO_TRY(status);
+  ForgetReplaced();
   Task<Status> join = Join();
   status = co_await join;
   EPLOG_CO_TRY(status);
@@ -50,6 +51,17 @@ Task<Status> Recovery::AnalyseAll() {
   EPLOG_CO_TRY(status);
   TakeSpace();
   co_return OkStatus();
+}
+
+// What an older root or entry says of a replaced SSD is of the one before it.
+void Recovery::ForgetReplaced() {
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    const uint64_t joined = assembly_.winner.members[i].joined;
+    core_.state->SetJoined(DeviceIndex(i), joined);
+    if (joined > root_.epoch.number && !core_.canary(Canary::kReplacedWordsKept)) {
+      core_.state->ForgetSsd(DeviceIndex(i));
+    }
+  }
 }
 
 Task<Status> Recovery::ReadRings() {
@@ -211,7 +223,7 @@ Task<bool> Recovery::IsWhole(const EntryHeader& entry) {
     co_return true;
   }
   for (const RowRecord& record : entry.rows) {
-    Task<bool> checking = RowIsWhole(record);
+    Task<bool> checking = RowIsWhole(entry, record);
     const bool whole = co_await checking;
     if (!whole) {
       co_return false;
@@ -227,6 +239,10 @@ Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
   view.sequence = entry.sequence;
   view.place = entry.place + 1 + number * g.chunk_blocks();
   view.members = record.members;
+  for (LogStripeMember& member : view.members) {
+    // What was on an SSD that has been replaced since is not to be mended on its successor.
+    member.word = core_.state->WordOf(entry, g.SsdOf(member.chunk), member.word);
+  }
   std::copy(record.log_crcs.begin(), record.log_crcs.end(), view.log_crcs.begin());
   const size_t d = view.members.size();
   std::vector<Buffer> buffers;
@@ -267,14 +283,15 @@ Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
   co_return true;
 }
 
-Task<bool> Recovery::RowIsWhole(const RowRecord& record) {
+Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& record) {
   const Geometry& g = core_.geometry;
   std::vector<RowWord> words;
   for (uint32_t i = 0; i < g.n; ++i) {
     words.push_back(core_.state->rows.Get(record.stripe, i));
   }
   for (const RowChange& change : record.changes) {
-    words[change.index] = {change.word, change.crc};
+    const DeviceIndex ssd = g.SsdOf(record.stripe, change.index);
+    words[change.index] = {core_.state->WordOf(entry, ssd, change.word), change.crc};
   }
   std::vector<Buffer> buffers;
   std::vector<std::span<std::byte>> data;

@@ -16,6 +16,9 @@ constexpr size_t kMendsAtOnce = 32;
 
 Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpointer) {
   checkpointer.Adopt(root_, superblocks.current().checkpoint.root_block);
+  for (const MemberEntry& member : superblocks.current().members) {
+    checkpointer.WantFullSince(member.joined);
+  }
   const bool late = core_.canary(Canary::kSuperblockLate);
   // With I11 kept no header can be newer than every superblock; the canary breaks that, and must
   // then not be helped.

@@ -13,15 +13,20 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
     const DeviceIndex index(i);
     const MemberCounters& counters = core_.members.counters(index);
     DeviceStatus device;
-    device.name = g.IsLog(index) ? "log" + std::to_string(i - g.n) : "ssd" + std::to_string(i);
+    device.name = g.DeviceName(index);
     device.role = g.IsLog(index) ? DeviceRole::kLog : DeviceRole::kSsd;
-    if (const Device* present = core_.members.device(index)) {
+    if (const Device* present = assembly_.devices[i]) {
       device.path = present->name();
       device.direct = present->capabilities().direct;
       device.size_bytes = present->size_bytes();
-    } else {
-      device.state = assembly_.stale[i] ? DeviceState::kFailed : DeviceState::kMissing;
     }
+    if ((core_.joining >> i & 1) != 0) {
+      device.state = DeviceState::kRebuilding;
+    } else if (!core_.members.live(index)) {
+      const bool there = assembly_.devices[i] != nullptr || assembly_.stale[i];
+      device.state = there ? DeviceState::kFailed : DeviceState::kMissing;
+    }
+    device.failed_because = membership_.Reason(index);
     device.reads = counters.reads;
     device.writes = counters.writes;
     device.flushes = counters.flushes;
@@ -37,10 +42,7 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
 
 void ArrayImpl::FillExposure(ArrayStatus& status) const {
   const Geometry& g = core_.geometry;
-  uint32_t lost = 0;
-  for (uint8_t i = 0; i < g.devices(); ++i) {
-    lost += core_.members.live(DeviceIndex(i)) ? 0 : 1;
-  }
+  const uint32_t lost = std::min(core_.devices_not_ok(), g.m);
   const PendingTable& pending = core_.state->pending;
   status.pending_chunks = pending.pending_chunks();
   status.pending_bytes = pending.pending_chunks() * g.chunk_bytes;
@@ -52,11 +54,12 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
   // parity does not.
   status.further_ssd_losses_survived = g.m - lost;
   status.further_log_losses_survived =
-      pending.live_log_stripes() == 0 ? g.m - core_.lost_logs() : g.m - lost;
+      pending.live_log_stripes() == 0 ? g.m - core_.logs_not_ok() : g.m - lost;
   status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes +
                           buffer_.buffered_bytes();
   status.state = core_.stop_error                                        ? ArrayState::kFailed
-                 : lost != 0                                             ? ArrayState::kDegraded
+                 : core_.lost_devices() != 0                             ? ArrayState::kDegraded
+                 : core_.joining != 0                                    ? ArrayState::kRebuilding
                  : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive
                                                                          : ArrayState::kClean;
 }
@@ -81,6 +84,12 @@ ArrayStatus ArrayImpl::GetStatus() const {
   status.allocated_bytes = status.capacity_bytes - status.free_bytes;
   FillDevices(status);
   FillExposure(status);
+  const Rebuilder::Progress rebuild = rebuilder_.GetProgress();
+  status.rebuild_total_bytes = rebuild.total_bytes;
+  status.rebuild_left_bytes = rebuild.left_bytes;
+  status.rebuild_bytes_per_second = rebuild.bytes_per_second;
+  status.rebuild_eta_seconds =
+      rebuild.bytes_per_second == 0 ? 0 : rebuild.left_bytes / rebuild.bytes_per_second;
   status.slots_free_min = core_.space.free_min();
   status.slots_reserved = g.reserve_slots();
   status.log_used_bytes = appender_.log_used() * kBlockBytes;

@@ -1,8 +1,18 @@
 #include "engine/superblocks.h"
 
+#include "base/bytes.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
+
+Uuid RandomUuid(Random& random) {
+  Uuid uuid{};
+  StoreLe(uuid.data(), random.Next());
+  StoreLe(uuid.data() + 8, random.Next());
+  uuid[6] = (uuid[6] & std::byte{0x0F}) | std::byte{0x40};  // version 4, variant 1
+  uuid[8] = (uuid[8] & std::byte{0x3F}) | std::byte{0x80};
+  return uuid;
+}
 
 Task<Status> Superblocks::Write() {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
@@ -27,11 +37,14 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   const uint64_t offset = kSuperblockCopyOffset[superblock.generation % 2];
   Task<Status> write = core_.members.WriteBytes(device, offset, buffer.span(), IoKind::kSuperblock);
   Status status = co_await write;
-  EPLOG_CO_TRY(status);
+  if (!status.ok()) {
+    co_return core_.members.Absorb(std::move(status));
+  }
   (core_.geometry.IsLog(device) ? core_.traffic.log_header_bytes
                                 : core_.traffic.ssd_metadata_bytes) += kSuperblockCopyBytes;
   Task<Status> flush = core_.members.Flush(device);
-  co_return co_await flush;
+  status = co_await flush;
+  co_return core_.members.Absorb(std::move(status));
 }
 
 }  // namespace eplog

@@ -10,6 +10,9 @@
 
 namespace eplog {
 
+// For a new array or member.
+Uuid RandomUuid(Random& random);
+
 class Superblocks {
  public:
   // `generations`: of each member's newest copy, as found.
@@ -20,6 +23,8 @@ class Superblocks {
     current_.epoch = epoch;
     current_.members = std::move(members);
   }
+  // A device in the place of another: it bears no superblock yet.
+  void Join(DeviceIndex device) { generations_[device.value] = 0; }
   void SetBase(const Epoch& base) { current_.base = base; }
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }

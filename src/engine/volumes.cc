@@ -72,7 +72,8 @@ Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable, bo
   status = record.completion.status();
   EPLOG_CO_TRY(status);
   if (durable) {
-    Task<Status> flush = flusher_.FlushTo(record.completion.sequence(), core_.rings_before_ack());
+    Task<Status> flush =
+        flusher_.FlushTo(record.completion.sequence(), Flusher::Upto::kAcknowledgeable);
     status = co_await flush;
   }
   co_return status;

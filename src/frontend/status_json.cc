@@ -53,10 +53,33 @@ Json DeviceToJson(const DeviceStatus& device) {
       {"corrupt_chunks", device.corrupt_chunks},
       {"latency_us_p99", device.latency_us_p99},
   };
+  if (!device.failed_because.empty()) {
+    json["failed_because"] = device.failed_because;
+  }
   if (!device.direct) {
     json["direct"] = false;  // the file system below refused O_DIRECT
   }
   return json;
+}
+
+// Null if no device is being rebuilt.
+Json RebuildToJson(const ArrayStatus& status) {
+  const bool any = std::any_of(
+      status.devices.begin(), status.devices.end(),
+      [](const DeviceStatus& device) { return device.state == DeviceState::kRebuilding; });
+  if (!any) {
+    return nullptr;
+  }
+  // A log device has nothing to be written to it: what it waits for is a commit.
+  const uint64_t rebuilt = status.rebuild_total_bytes - status.rebuild_left_bytes;
+  return {
+      {"percent", status.rebuild_total_bytes == 0
+                      ? 100.0
+                      : 100.0 * static_cast<double>(rebuilt) /
+                            static_cast<double>(status.rebuild_total_bytes)},
+      {"eta_seconds", status.rebuild_eta_seconds},
+      {"bytes_per_second", status.rebuild_bytes_per_second},
+  };
 }
 
 Json TrafficToJson(const Traffic& traffic) {
@@ -123,7 +146,7 @@ Json StatusToJson(const ArrayStatus& status, const ServingInfo& serving) {
       {"seconds", status.recovery_seconds},
       {"entries_replayed", status.recovery_entries_replayed},
   };
-  json["rebuild"] = nullptr;  // no rebuild runs
+  json["rebuild"] = RebuildToJson(status);
   json["lifetime"] = TrafficToJson(status.lifetime);
   return json;
 }

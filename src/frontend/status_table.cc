@@ -87,6 +87,9 @@ std::string DeviceNotes(const Json& device) {
   add(Number(device, "read_errors"), "read error");
   add(Number(device, "write_errors"), "write error");
   add(Number(device, "corrupt_chunks"), "corrupt chunk");
+  if (Part(device, "failed_because").is_string()) {
+    notes += fmt::format("{}{}", notes.empty() ? "" : ", ", Text(device, "failed_because"));
+  }
   if (Part(device, "direct") == false) {
     notes += notes.empty() ? "not direct" : ", not direct";
   }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -128,14 +129,19 @@ struct Geometry {
     return metadata_offset_bytes + block * kBlockBytes;
   }
   [[nodiscard]] bool IsLog(DeviceIndex device) const { return device.value >= n; }
+  // ssd0 ..., log0 ...: what people call it.
+  [[nodiscard]] std::string DeviceName(DeviceIndex device) const {
+    return IsLog(device) ? "log" + std::to_string(device.value - n)
+                         : "ssd" + std::to_string(device.value);
+  }
   [[nodiscard]] DeviceIndex LogDevice(uint32_t j) const {
     return DeviceIndex(static_cast<uint8_t>(n + j));
   }
 
   // The SSD of parity chunk 0; parity chunk j is j SSDs further, round the end.
   [[nodiscard]] uint32_t FirstParitySsd(StripeIndex stripe) const {
-    const uint32_t turn =
-        stripe.value % n;  // NOLINT(clang-analyzer-core.DivideZero): n is 2 at least
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is 2 at least
+    const uint32_t turn = stripe.value % n;
     return k() >= turn ? k() - turn : k() + n - turn;
   }
 

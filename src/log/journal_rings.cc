@@ -164,9 +164,9 @@ Task<void> JournalRings::WriteCopy(Writing& block, size_t copy, DeviceIndex ssd,
   ++in_flight_;
   Task<Status> write = members_.WriteBytes(ssd, geometry_.RingOffset(number), bytes, IoKind::kRing);
   Status status = co_await write;
-  if (status.ok()) {
-    bytes_written_ += kBlockBytes;
-  } else if (block.status.ok()) {
+  bytes_written_ += status.ok() ? kBlockBytes : 0;
+  status = members_.Absorb(std::move(status));
+  if (block.status.ok()) {
     block.status = std::move(status);
   }
   --in_flight_;
@@ -212,6 +212,14 @@ void JournalRings::Stable(uint64_t upto) {
   while (!blocks_.empty() && blocks_.front().last_sequence <= upto &&
          blocks_.front().unfinished == 0) {
     blocks_.pop_front();
+  }
+}
+
+void JournalRings::Forget(uint64_t upto) {
+  while (!queue_.empty() && queue_.front().sequence <= upto) {
+    queued_bytes_ -= queue_.front().bytes.size();
+    packed_ = queue_.front().sequence;
+    queue_.pop_front();
   }
 }
 

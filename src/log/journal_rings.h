@@ -58,6 +58,10 @@ class JournalRings {
   Task<void> Drain();
   // They have been flushed: headers up to `upto` are stable.
   void Stable(uint64_t upto);
+  // The SSD was replaced: its ring is empty.
+  void Reset(DeviceIndex ssd) { rings_[ssd.value] = {}; }
+  // Headers up to `upto` need no block any more.
+  void Forget(uint64_t upto);
   // A checkpoint that covers `sequence` counts: blocks with nothing newer are free.
   void CheckpointCounts(uint64_t sequence);
 

@@ -232,6 +232,18 @@ std::optional<uint64_t> PendingTable::OldestLivePlace() const {
   return oldest_live_ == kNone ? std::nullopt : std::optional(stripes_[oldest_live_].place);
 }
 
+void PendingTable::ForgetSsd(DeviceIndex ssd) {
+  for (LogStripeId id = oldest_; id != kNone; id = stripes_[id].next) {
+    for (uint32_t at = stripes_[id].first; at != kNone; at = members_[at].next) {
+      Member& member = members_[at];
+      if (member.word.has_slot() && geometry_.SsdOf(ChunkOf(member)) == ssd) {
+        Hold(ssd, member.word.slot(), false);
+        member.word = SlotWord::Absent();
+      }
+    }
+  }
+}
+
 void PendingTable::ForEachLive(const std::function<bool(LogStripeId)>& visit) const {
   for (LogStripeId id = oldest_live_; id != kNone; id = stripes_[id].next) {
     if (stripes_[id].live != 0 && !visit(id)) {

@@ -88,6 +88,8 @@ class PendingTable {
   [[nodiscard]] std::optional<uint64_t> OldestPlace() const;
   // The same of the oldest that is live; newer ones may be on their way to the same end.
   [[nodiscard]] std::optional<uint64_t> OldestLivePlace() const;
+  // Every member on this SSD becomes `absent`: it was replaced.
+  void ForgetSsd(DeviceIndex ssd);
   // Does a live log stripe hold this slot?
   [[nodiscard]] bool Holds(DeviceIndex ssd, SlotIndex slot) const {
     return (held_[ssd.value][slot.value / 64] >> (slot.value % 64) & 1) != 0;

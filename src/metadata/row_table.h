@@ -44,6 +44,11 @@ class RowTable {
                : std::span<const RowWord>();
   }
   void SetGroup(uint32_t group, std::span<const RowWord> words);
+  // To be changed in place.
+  [[nodiscard]] std::span<RowWord> MutableGroup(uint32_t group) {
+    return groups_[group] ? std::span<RowWord>(groups_[group].get(), size_t{StripesIn(group)} * n_)
+                          : std::span<RowWord>();
+  }
 
   [[nodiscard]] uint32_t groups() const { return static_cast<uint32_t>(groups_.size()); }
   [[nodiscard]] uint32_t StripesIn(uint32_t group) const {

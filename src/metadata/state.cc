@@ -47,7 +47,7 @@ uint64_t State::BareParity(StripeIndex stripe) const {
   uint64_t mask = 0;
   const uint32_t parity = geometry_.FirstParitySsd(stripe);
   for (uint32_t i = geometry_.k(); i < geometry_.n; ++i) {
-    if (!rows.Get(stripe, i).word.has_slot()) {
+    if (rows.Get(stripe, i).word.is_zero()) {
       mask |= uint64_t{1} << geometry_.SsdAt(parity, i).value;
     }
   }
@@ -87,11 +87,16 @@ void State::NoteSuperseded(StripeIndex stripe) {
 void State::CountAnew() {
   pending_stripes_ = 0;
   owed_.fill(0);
+  absent_.fill(0);
   std::fill(notes_.begin(), notes_.end(), kBare);
   for (uint32_t group = 0; group < rows.groups(); ++group) {
     const uint32_t first = group * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(group).empty() && s < rows.StripesIn(group); ++s) {
-      notes_[first + s] = BareParity(StripeIndex(first + s)) != 0 ? kBare : 0;
+      const StripeIndex stripe(first + s);
+      notes_[stripe.value] = BareParity(stripe) != 0 ? kBare : 0;
+      for (uint32_t i = 0; i < geometry_.n; ++i) {
+        absent_[geometry_.SsdOf(stripe, i).value] += rows.Get(stripe, i).word.is_absent() ? 1 : 0;
+      }
     }
   }
   std::vector<ChunkIndex> chunks;
@@ -136,11 +141,15 @@ void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotCha
   }
   changes_.rows.Set(stripe.value);
   rows.Set(stripe, index, word);
-  if (index >= geometry_.k() && old.word.has_slot() != word.word.has_slot()) {
+  if (old.word.is_absent() != word.word.is_absent()) {
+    uint32_t& absent = absent_[geometry_.SsdOf(stripe, index).value];
+    absent = word.word.is_absent() ? absent + 1 : absent - 1;
+  }
+  if (index >= geometry_.k() && old.word.is_zero() != word.word.is_zero()) {
     uint8_t& note = notes_[stripe.value];
     if ((note & ~kBare) != 0) {
       uint32_t& owed = owed_[geometry_.SsdOf(stripe, index).value];
-      owed = word.word.has_slot() ? owed - 1 : owed + 1;
+      owed = word.word.is_zero() ? owed + 1 : owed - 1;
     }
     note = static_cast<uint8_t>((note & ~kBare) | (BareParity(stripe) != 0 ? kBare : 0));
   }
@@ -150,6 +159,25 @@ void State::SetRowWord(StripeIndex stripe, uint32_t index, RowWord word, SlotCha
       changes.freed.push_back({ssd, old.word.slot()});
     }
   }
+}
+
+void State::SetJoined(DeviceIndex ssd, uint64_t epoch_number) {
+  joined_[ssd.value] = epoch_number;
+}
+
+void State::ForgetSsd(DeviceIndex ssd) {
+  for (uint32_t group = 0; group < rows.groups(); ++group) {
+    const std::span<RowWord> words = rows.MutableGroup(group);
+    for (size_t at = 0; at < words.size(); at += geometry_.n) {
+      const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(at / geometry_.n));
+      RowWord& word = words[at + geometry_.IndexOn(stripe, ssd)];
+      if (word.word.has_slot()) {
+        word.word = SlotWord::Absent();
+        ++absent_[ssd.value];
+      }
+    }
+  }
+  pending.ForgetSsd(ssd);
 }
 
 void State::Supersede(ChunkIndex chunk, uint64_t upto, uint64_t by, bool commit,
@@ -246,14 +274,16 @@ void State::ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChang
 void State::ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
                      SlotChanges& changes) {
   for (const RowChange& change : record.changes) {
-    const bool commit = change.version != entry.sequence && change.index < geometry_.k();
+    // Without a version a chunk only has a new place (rebuilt or healed).
+    const bool commit = change.version != entry.sequence && change.version != 0;
     const DeviceIndex ssd = geometry_.SsdOf(record.stripe, change.index);
-    if (commit && change.word.has_slot() && !pending.Holds(ssd, change.word.slot())) {
-      changes.kept.push_back({ssd, change.word.slot()});
+    const SlotWord word = WordOf(entry, ssd, change.word);
+    if (commit && word.has_slot() && !pending.Holds(ssd, word.slot())) {
+      changes.kept.push_back({ssd, word.slot()});
     }
     // The row first: a log stripe that dies of this must see that the row now needs the slot.
-    SetRowWord(record.stripe, change.index, {change.word, change.crc}, changes);
-    if (change.index < geometry_.k()) {
+    SetRowWord(record.stripe, change.index, {word, change.crc}, changes);
+    if (change.index < geometry_.k() && change.version != 0) {
       const uint64_t upto = ignore_versions ? entry.sequence : change.version;
       Supersede(geometry_.Chunk(record.stripe, change.index), upto, entry.sequence, commit,
                 changes);
@@ -281,7 +311,17 @@ void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& 
     for (const LogStripeMember& member : record.members) {
       Supersede(member.chunk, entry.sequence, entry.sequence, false, changes);
     }
-    pending.Add(entry.sequence, place, record.members, record.log_crcs);
+    std::array<LogStripeMember, kMaxSsds> members;
+    for (size_t i = 0; i < record.members.size(); ++i) {
+      const LogStripeMember& member = record.members[i];
+      const DeviceIndex ssd = geometry_.SsdOf(member.chunk);
+      members[i] = {member.chunk, WordOf(entry, ssd, member.word), member.crc};
+      if (members[i].word.is_absent()) {
+        newest_absent_member_[ssd.value] = entry.sequence;
+      }
+    }
+    pending.Add(entry.sequence, place, std::span(members).first(record.members.size()),
+                record.log_crcs);
     for (const LogStripeMember& member : record.members) {
       NotePending(geometry_.StripeOf(member.chunk));
     }

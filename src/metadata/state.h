@@ -65,6 +65,23 @@ class State {
   void Stable(uint64_t sequence);
   [[nodiscard]] const Changes& changes() const { return changes_; }
 
+  // ---- replaced SSDs: a word is of the device of its time, so one that an entry of an earlier
+  // epoch than `joined` brings is `absent`
+  void SetJoined(DeviceIndex ssd, uint64_t epoch_number);
+  [[nodiscard]] SlotWord WordOf(const EntryHeader& entry, DeviceIndex ssd, SlotWord word) const {
+    const bool older = word.has_slot() && entry.epoch.number < joined_[ssd.value];
+    return older ? SlotWord::Absent() : word;
+  }
+  // Every word on this SSD becomes `absent`. A running Snapshot is not told: its root is of an
+  // earlier epoch, and who loads it does the same.
+  void ForgetSsd(DeviceIndex ssd);
+  // Row words on this SSD that are `absent`.
+  [[nodiscard]] uint32_t absent(DeviceIndex ssd) const { return absent_[ssd.value]; }
+  // The newest entry that described a member of a log stripe on this SSD as `absent`.
+  [[nodiscard]] uint64_t newest_absent_member(DeviceIndex ssd) const {
+    return newest_absent_member_[ssd.value];
+  }
+
   // Where a chunk's latest version lies: its pending version, or its row's word.
   [[nodiscard]] RowWord Latest(ChunkIndex chunk) const;
   // Every data chunk of the stripe reads as zeros and has no place.
@@ -72,7 +89,7 @@ class State {
   [[nodiscard]] bool RowIsZero(StripeIndex stripe) const;
 
   // ---- what parity commit will need (section 5)
-  // Parity words without a slot on this SSD, of stripes with a pending chunk: committing these
+  // Parity words that are `zero` on this SSD, of stripes with a pending chunk: committing these
   // takes a slot and gives none back.
   [[nodiscard]] uint32_t owed(DeviceIndex ssd) const { return owed_[ssd.value]; }
   // The SSDs (mask) that a first pending chunk in this stripe will owe a slot.
@@ -117,12 +134,15 @@ class State {
   void NoteSuperseded(StripeIndex stripe);
 
   const Geometry& geometry_;
-  // For each stripe how many of its chunks are pending, and kBare if a parity word has no slot.
+  // For each stripe how many of its chunks are pending, and kBare if a parity word is `zero`.
   static constexpr uint8_t kBare = 0x80;
   static_assert(kMaxSsds < kBare);
   std::vector<uint8_t> notes_;
   uint64_t pending_stripes_ = 0;
   std::array<uint32_t, kMaxSsds> owed_{};
+  std::array<uint32_t, kMaxSsds> absent_{};
+  std::array<uint64_t, kMaxSsds> joined_{};
+  std::array<uint64_t, kMaxSsds> newest_absent_member_{};
   Changes changes_;
   Snapshot* snapshot_ = nullptr;  // being encoded: told of every change before it is made
 };

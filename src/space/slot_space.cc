@@ -66,7 +66,7 @@ std::optional<SlotSpace::Run> SlotSpace::Borrow(DeviceIndex ssd, SlotIndex from,
   if (which == Which::kLongFree && space.long_free.empty()) {
     return std::nullopt;
   }
-  Run run{from, 0};
+  Run run{from, 0, space.generation};
   for (uint32_t slot = from.value; slot < geometry_.slots && run.count < most;) {
     const uint64_t rest = word(slot / 64) >> (slot % 64);
     if (rest == 0 && run.count == 0) {
@@ -94,6 +94,9 @@ std::optional<SlotSpace::Run> SlotSpace::Borrow(DeviceIndex ssd, SlotIndex from,
 
 void SlotSpace::Return(DeviceIndex ssd, Run run) {
   Ssd& space = ssds_[ssd.value];
+  if (run.generation != space.generation) {
+    return;
+  }
   for (uint32_t slot = run.first.value; slot < run.first.value + run.count; ++slot) {
     EPLOG_CHECK(IsUsed(ssd, SlotIndex(slot)), "a borrowed slot was given back already");
     space.used[slot / 64] &= ~(uint64_t{1} << (slot % 64));
@@ -168,13 +171,33 @@ void SlotSpace::KeepAfterAll(DeviceIndex ssd, SlotIndex slot) {
   --ssds_[ssd.value].waiting;
 }
 
-void SlotSpace::Unpin(DeviceIndex ssd, SlotIndex slot) {
-  const auto found = pins_.find(Key(ssd, slot));
+void SlotSpace::Reset(DeviceIndex ssd) {
+  Ssd& space = ssds_[ssd.value];
+  std::fill(space.used.begin(), space.used.end(), 0);
+  if (geometry_.slots % 64 != 0) {
+    space.used.back() = ~uint64_t{0} << (geometry_.slots % 64);
+  }
+  for (size_t i = 0; i < space.freed.size(); ++i) {
+    noted_ -= static_cast<uint64_t>(std::popcount(space.freed[i] | space.long_free[i]));
+    space.freed[i] = space.long_free[i] = 0;
+  }
+  std::erase_if(waiting_, [ssd](const Waiting& item) { return item.ssd == ssd; });
+  space.free = geometry_.slots;
+  space.waiting = 0;
+  space.cursor = 0;
+  space.wrapped = false;
+  ++space.generation;
+}
+
+void SlotSpace::Unpin(PinKey key) {
+  const auto found = pins_.find(key);
   EPLOG_CHECK(found != pins_.end(), "an unpin without a pin");
   if (--found->second.count == 0) {
     const bool release = found->second.release;
     pins_.erase(found);
-    if (release) {
+    const DeviceIndex ssd(static_cast<uint8_t>(key >> 56));
+    const SlotIndex slot(static_cast<uint32_t>(key));
+    if (release && key == Key(ssd, slot)) {
       Release(ssd, slot);
     }
   }

@@ -57,6 +57,7 @@ class SlotSpace {
   struct Run {
     SlotIndex first;
     uint32_t count = 0;
+    uint32_t generation = 0;  // of the SSD (Reset)
   };
   enum class Which : uint8_t { kFree, kLongFree };
   // From now on slots that become free are noted.
@@ -71,8 +72,16 @@ class SlotSpace {
   void Return(DeviceIndex ssd, Run run);
 
   // Pins count; a slot that becomes free while pinned waits for its last Unpin.
-  void Pin(DeviceIndex ssd, SlotIndex slot) { ++pins_[Key(ssd, slot)].count; }
-  void Unpin(DeviceIndex ssd, SlotIndex slot);
+  using PinKey = uint64_t;
+  PinKey Pin(DeviceIndex ssd, SlotIndex slot) {
+    ++pins_[Key(ssd, slot)].count;
+    return Key(ssd, slot);
+  }
+  void Unpin(PinKey key);
+
+  // The SSD was replaced: all its slots are free. Pins, borrowed runs and claims of the one before
+  // mean nothing any more; for claims the holder must know that.
+  void Reset(DeviceIndex ssd);
 
   [[nodiscard]] uint32_t free(DeviceIndex ssd) const { return ssds_[ssd.value].free; }
   [[nodiscard]] uint32_t waiting(DeviceIndex ssd) const { return ssds_[ssd.value].waiting; }
@@ -92,6 +101,7 @@ class SlotSpace {
     uint32_t waiting = 0;
     uint32_t cursor = 0;
     bool wrapped = false;
+    uint32_t generation = 0;
     // Free and noted: since the last aging, and before. Empty unless slots are noted.
     std::vector<uint64_t> freed;
     std::vector<uint64_t> long_free;
@@ -105,8 +115,10 @@ class SlotSpace {
     uint32_t count = 0;
     bool release = false;
   };
-  static uint64_t Key(DeviceIndex ssd, SlotIndex slot) {
-    return uint64_t{ssd.value} << 32 | slot.value;
+  static constexpr uint32_t kGenerations = 1U << 24;
+  [[nodiscard]] PinKey Key(DeviceIndex ssd, SlotIndex slot) const {
+    const uint64_t generation = ssds_[ssd.value].generation % kGenerations;
+    return uint64_t{ssd.value} << 56 | generation << 32 | slot.value;
   }
   void Release(DeviceIndex ssd, SlotIndex slot);
   void Note(Ssd& space, SlotIndex slot);

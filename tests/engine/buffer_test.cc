@@ -173,6 +173,7 @@ TEST_F(BufferTest, AStopWhileSomethingOverwritesIsAnErrorAndNoMore) {
     Update(volume_, 0);
     Fault fault;
     fault.kinds = MaskOf(RequestKind::kWrite);
+    fault.code = ErrorCode::kNoSpace;
     test_->faulty(8).Add(fault);
     bool flushed = true;
     test_->loop.Spawn([](TestArray& test, VolumeId id, bool& ok) -> Task<void> {

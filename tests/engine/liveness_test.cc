@@ -207,12 +207,13 @@ TEST(Close, EndsDuringACommit) {
   }
 }
 
-// The array stops, of a checkpoint that fails or of a flush, while writes wait in every queue: all
-// of them end, with an error.
+// The array stops, of a checkpoint or of a flush for which there is no space below, while writes
+// wait in every queue: all of them end, with an error.
 TEST(Stop, EndsEveryRequest) {
   const Fault superblock = {.kinds = MaskOf(RequestKind::kWrite),
+                            .code = ErrorCode::kNoSpace,
                             .range_length_bytes = kSuperblockAreaBytes};
-  const Fault flush = {.kinds = MaskOf(RequestKind::kFlush)};
+  const Fault flush = {.kinds = MaskOf(RequestKind::kFlush), .code = ErrorCode::kNoSpace};
   for (const Fault& kind : {superblock, flush}) {
     for (uint64_t nth = 1; nth <= 8; ++nth) {
       for (const uint32_t device : {0U, 3U}) {

@@ -38,6 +38,7 @@ class Model {
     Is is = Is::kFree;
     uint64_t freed_by = 0;
     uint32_t pins = 0;
+    SlotSpace::PinKey pin = 0;
   };
   Slot& At(uint32_t ssd, uint32_t slot) { return slots_[ssd][slot]; }
   [[nodiscard]] uint32_t Free(uint32_t ssd) const {
@@ -105,13 +106,13 @@ TEST_P(SlotSpaceOf, KeepsToTheModel) {
         break;
       case 5:
         if (slot.is == Model::Is::kTaken || slot.is == Model::Is::kWaiting) {
-          space.Pin(device, SlotIndex(any));
+          slot.pin = space.Pin(device, SlotIndex(any));
           ++slot.pins;
         }
         break;
       case 6:
         if (slot.pins != 0) {
-          space.Unpin(device, SlotIndex(any));
+          space.Unpin(slot.pin);
           if (--slot.pins == 0 && slot.is == Model::Is::kReleasedWhilePinned) {
             slot.is = Model::Is::kFree;
           }

@@ -50,6 +50,7 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   buffered_stripes += hooks.buffered_stripes;
   early_deaths += hooks.early_deaths;
   space_waits += hooks.space_waits;
+  rebuilt_chunks += hooks.rebuilt_chunks;
 }
 
 void Coverage::Add(const Coverage& other) {
@@ -96,7 +97,14 @@ std::string Coverage::ToString() const {
       {"  with devices lost", lossy_probes},
       {"  judged by mode log", weak_probes},
       {"full checks", full_checks},
+      {"devices that died", doomed[0]},
+      {"failed writes", doomed[1]},
+      {"failed flushes", doomed[2]},
+      {"devices that read badly", doomed[3]},
       {"sectors corrupted", corrupt_sectors},
+      {"devices replaced", replaced},
+      {"devices rebuilt", repaired},
+      {"chunks rebuilt", rebuilt_chunks},
       {"log wraps", log_wraps},
       {"ring wraps", ring_wraps},
       {"slot reuses", slot_reuses},
@@ -134,6 +142,12 @@ std::string Coverage::Missing(uint64_t least) const {
     need(std::string("crashes at ") + IoKindName(kind), Struck(*this, kind));
   }
   need("crashes during recovery", StruckInRecovery(*this));
+  need("devices that died", doomed[0]);
+  need("failed writes", doomed[1]);
+  need("failed flushes", doomed[2]);
+  need("devices that read badly", doomed[3]);
+  need("devices replaced", replaced);
+  need("devices rebuilt", repaired);
   need("ring wraps", ring_wraps);
   need("slot reuses", slot_reuses);
   need("writes refused for space", no_space);

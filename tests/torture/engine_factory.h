@@ -9,6 +9,7 @@ namespace eplog::torture {
 
 class EngineFactory final : public ArrayFactory {
  public:
+  [[nodiscard]] bool survives_failures() const override { return true; }
   Task<Status> Create(EventLoop& loop, std::vector<Device*> ssds, std::vector<Device*> logs,
                       CreateOptions options) override {
     return Array::Create(loop, std::move(ssds), std::move(logs), std::move(options));

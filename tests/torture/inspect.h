@@ -20,7 +20,6 @@ struct Inspection {
   bool weak = false;        // judge by the weaker rule of journal mode log
   bool adopt = false;       // what is found becomes the truth
   bool full_check = false;  // Array::Check must find nothing
-  std::string suspect;      // but may find what this device has lost
   bool whole = false;       // every device must be ok
   bool close = false;       // at the end
   bool tolerant =

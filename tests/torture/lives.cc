@@ -91,6 +91,10 @@ void World::Live() {
   const uint64_t budget =
       random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
+  ArmDooms(false);
+  if (plan_.repairs && factory_.survives_failures()) {
+    machine_->loop().Spawn(RepairMan());
+  }
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {
     machine_->bus().Arm(RandomStrike(false));
@@ -183,6 +187,7 @@ void World::EndByClose() {
     return;
   }
   ++coverage_.clean_restarts;
+  machine_->bus().ClearDooms();
   DropArray();
   oracle_.Crashed();
   if (random_.OneIn(2)) {

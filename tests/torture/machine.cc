@@ -52,6 +52,18 @@ void Machine::Classify(const Geometry& geometry) {
   });
 }
 
+SimDevice& Machine::Renew(uint8_t index, bool empty) {
+  const SimDevice& old = *devices_[index];
+  auto fresh = empty ? std::make_unique<SimDevice>(bus_, index, old.name(), old.size_bytes(),
+                                                   old.capabilities())
+                     : std::make_unique<SimDevice>(bus_, old);
+  fresh->Settle();
+  bus_.ClearDooms(index);
+  std::swap(devices_[index], fresh);
+  replaced_.push_back(std::move(fresh));
+  return *devices_[index];
+}
+
 std::vector<Device*> Machine::Except(const DeviceSet& withheld) {
   std::vector<Device*> present;
   for (const auto& device : devices_) {

@@ -25,6 +25,8 @@ class ArrayFactory {
   virtual Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
                                                     OpenOptions options) = 0;
   [[nodiscard]] virtual uint64_t min_ssd_bytes() const { return 0; }
+  // Its arrays go on when devices fail.
+  [[nodiscard]] virtual bool survives_failures() const { return false; }
   // A new world begins: forget what is kept outside of devices.
   virtual void Reset() {}
 };
@@ -44,6 +46,9 @@ class Machine {
   [[nodiscard]] SimBus& bus() { return bus_; }
   [[nodiscard]] SimDevice& device(size_t index) { return *devices_[index]; }
   [[nodiscard]] size_t devices() const { return devices_.size(); }
+  // Another device in its place: an empty one, or one that holds what this one holds. What is in
+  // flight on the old one goes on.
+  SimDevice& Renew(uint8_t index, bool empty);
   [[nodiscard]] std::vector<Device*> Except(const DeviceSet& withheld);
 
   // Run until `done`, a crash point, or `limit_us` of simulated time without `progress_us` moving
@@ -62,6 +67,7 @@ class Machine {
   SimBus bus_;
   Geometry geometry_;
   std::vector<std::unique_ptr<SimDevice>> devices_;
+  std::vector<std::unique_ptr<SimDevice>> replaced_;
 };
 
 std::string Names(const SeedPlan& plan, const DeviceSet& devices);

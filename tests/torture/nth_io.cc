@@ -59,6 +59,9 @@ class Run {
   Task<void> Write(const char* name, uint64_t offset, uint64_t length);
   Task<void> Flush(const char* name, uint64_t offset, uint64_t length);
   Task<void> ReadAll(const char* name);
+  // A device that fails, once or for good, fails no request: there is redundancy for it. No space
+  // below may.
+  [[nodiscard]] bool MayFail() const { return fault_.plan.style == FaultStyle::kNoSpace; }
   Status CreateResult();
   std::string Reopen();
   void Drop();
@@ -128,7 +131,9 @@ Task<void> Run::OpenForWriting() {
   Result<std::unique_ptr<Array>> result = co_await task;
   if (result.ok()) {
     array_ = std::move(*result);
-    work_ = std::make_unique<Workload>(scene_, *array_, machine_.loop(), true);
+    work_ = std::make_unique<Workload>(scene_, *array_, machine_.loop(), MayFail());
+  } else if (!MayFail()) {
+    scene_.Violate("refused to open: " + result.error().ToString());
   }
 }
 
@@ -222,7 +227,8 @@ Task<void> Run::SecondLife() {
   inspection.devices = machine_.Except({});
   inspection.options.entropy = random_.Next();
   inspection.options.hooks = &hooks_;
-  inspection.adopt = inspection.tolerant = true;
+  inspection.adopt = true;
+  inspection.tolerant = MayFail();
   Task<void> judged = Inspect(factory_, machine_.loop(), oracle_, pool_, inspection);
   co_await judged;
   array_ = std::move(inspection.array);
@@ -232,7 +238,7 @@ Task<void> Run::SecondLife() {
   if (inspection.failed || !inspection.wrong.empty()) {
     co_return;
   }
-  work_ = std::make_unique<Workload>(scene_, *array_, machine_.loop(), true);
+  work_ = std::make_unique<Workload>(scene_, *array_, machine_.loop(), MayFail());
   Task<void> write = Write("a", 100, 9000);
   co_await write;
   Task<void> flush = Flush("a", 0, 5 * plan_.create.chunk_bytes);
@@ -286,11 +292,6 @@ std::string Run::Reopen() {
   inspection.adopt = inspection.full_check = inspection.close = true;
   // No space below is no failure of a device.
   inspection.whole = fault_.plan.style == FaultStyle::kNoSpace;
-  if (const auto forgetful = machine_.bus().forgetful()) {
-    // Its flush failed, and a later one that succeeded did not bring back what was lost.
-    inspection.suspect = *forgetful < plan_.n ? "ssd" + std::to_string(*forgetful)
-                                              : "log" + std::to_string(*forgetful - plan_.n);
-  }
   machine_.loop().Spawn(Inspect(factory_, machine_.loop(), oracle_, pool_, inspection));
   const Driven driven = machine_.Drive([&] { return inspection.done; });
   machine_.loop().Abort();

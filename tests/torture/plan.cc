@@ -34,9 +34,9 @@ void Size(SeedPlan& plan, uint64_t min_ssd_bytes) {
 
 // Mostly small ones, since time goes with bytes; now and then up to the largest.
 uint32_t ChunkBytes(Random& random) {
-  const uint64_t bytes =
-      random.OneIn(40) ? OneOf(random, {32'768, 65'536, 131'072, 262'144, 524'288, 1'048'576})
-                       : OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384});
+  const uint64_t bytes = random.OneIn(40)
+                             ? OneOf(random, {32'768, 65'536, 131'072, 262'144, 524'288, 1'048'576})
+                             : OneOf(random, {4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384});
   return static_cast<uint32_t>(bytes);
 }
 
@@ -202,6 +202,8 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   PlanWork(plan, random);
   plan.loses_devices = seed % 2 == 1;
   plan.degrades = plan.loses_devices && random.OneIn(2);
+  plan.doom = plan.loses_devices && !random.OneIn(3) ? 0.1 + 0.5 * random.Unit() : 0;
+  plan.repairs = plan.loses_devices && !random.OneIn(3);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;
   plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;
   plan.withhold = random.OneIn(2) ? 0.3 : 0.15;

@@ -79,6 +79,8 @@ struct SeedPlan {
 
   bool loses_devices = false;   // every second seed
   bool degrades = false;        // of them: opens for writing without some
+  double doom = 0;              // chance of each such device to fail, in each life and opening
+  bool repairs = false;         // lost devices are replaced while running
   double power = 0.7;           // share of crashes that are power cuts
   double recovery_crash = 0.4;  // chance that an opening is struck
   double withhold = 0.3;        // chance of each device that may be away, at each opening

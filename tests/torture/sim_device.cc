@@ -45,6 +45,7 @@ SimBus::SimBus(VirtualLoop& loop, uint64_t seed) : loop_(loop), random_(seed) {
 void SimBus::Thaw() {
   stricken_ = false;
   strike_.reset();
+  dooms_.clear();
   slow_in_flight_ = 0;
   for (auto& queue : expected_) {
     queue.clear();
@@ -118,7 +119,7 @@ void SimBus::Inject(const FaultPlan& plan) {
 std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   ++requests_;
   writes_ += IsWriteKind(kind) ? 1 : 0;
-  if (dead_device_ == device) {
+  if (dead_device_ == device || DoomStrikes(device, kind)) {
     return ErrorCode::kIo;
   }
   const bool only_writes = fault_.style == FaultStyle::kNoSpace;
@@ -127,13 +128,32 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
     return std::nullopt;
   }
   fault_fired_ = true;
-  if (kind == IoKind::kFlush) {
-    forgetful_ = device;
-  }
   if (fault_.style == FaultStyle::kDeviceDies) {
     dead_device_ = device;
   }
   return only_writes ? ErrorCode::kNoSpace : ErrorCode::kIo;
+}
+
+bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
+  bool fails = false;
+  for (ArmedDoom& armed : dooms_) {
+    Doom& doom = armed.doom;
+    const bool fits = doom.style == Doom::Style::kDies ||
+                      (doom.style == Doom::Style::kFailsWrite && IsWriteKind(kind)) ||
+                      (doom.style == Doom::Style::kFailsFlush && kind == IoKind::kFlush) ||
+                      (doom.style == Doom::Style::kReadsBadly && kind == IoKind::kRead);
+    if (doom.device != device || !fits) {
+      continue;
+    }
+    if (armed.met) {
+      fails = fails || doom.style == Doom::Style::kDies ||
+              (doom.style == Doom::Style::kReadsBadly && random_.OneIn(4));
+    } else if (--doom.countdown == 0) {
+      armed.met = fails = true;
+      on_doom_(doom);
+    }
+  }
+  return fails;
 }
 
 uint64_t SimBus::LatencyUs(uint8_t device, IoKind kind, uint64_t bytes) {

@@ -71,6 +71,19 @@ struct FaultPlan {
   FaultStyle style = FaultStyle::kOnce;
 };
 
+// A device that fails while the machine runs: from the `countdown`th of its fitting requests on.
+struct Doom {
+  enum class Style : uint8_t {
+    kDies,        // every request fails from then on
+    kFailsWrite,  // one write fails
+    kFailsFlush,  // one flush fails, and what it was to keep is lost in a power cut
+    kReadsBadly,  // from then on now and then a read fails: no reason to lose the device
+  } style = Style::kDies;
+  uint8_t device = 0;
+  uint64_t countdown = 1;
+};
+inline constexpr int kDoomStyles = 4;
+
 class SimBus {
  public:
   SimBus(VirtualLoop& loop, uint64_t seed);
@@ -98,13 +111,18 @@ class SimBus {
 
   // ---- faults
   void Inject(const FaultPlan& plan);
+  // Until the next Thaw. `met` is called when it begins.
+  void AddDoom(const Doom& doom) { dooms_.push_back({doom, false}); }
+  void ClearDooms() { dooms_.clear(); }
+  void ClearDooms(uint8_t device) {
+    std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
+  }
+  void set_on_doom(std::function<void(const Doom&)> met) { on_doom_ = std::move(met); }
   // Requests of this kind take long, so that others overtake them.
   void set_slow_kind(std::optional<IoKind> kind) { slow_kind_ = kind; }
   // Once in a while when a slow one has been overtaken: the moment to ask what a crash would leave.
   [[nodiscard]] bool TakeOvertaken() { return std::exchange(overtaken_, false); }
   [[nodiscard]] bool fault_fired() const { return fault_fired_; }
-  // Whose flush failed and dropped what it was to keep, though later reads still show it.
-  [[nodiscard]] std::optional<uint8_t> forgetful() const { return forgetful_; }
   [[nodiscard]] uint64_t requests() const { return requests_; }
 
   // ---- for the record
@@ -121,6 +139,7 @@ class SimBus {
   void NoteSubmitted(IoKind kind);
   void NoteCompleted(IoKind kind);
   std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
+  bool DoomStrikes(uint8_t device, IoKind kind);
   uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
 
   VirtualLoop& loop_;
@@ -132,9 +151,14 @@ class SimBus {
   IoKind struck_kind_ = IoKind::kRead;
   std::array<std::deque<IoKind>, kMaxDevices> expected_;
   std::function<IoKind(uint8_t, uint64_t)> classify_;
+  struct ArmedDoom {
+    Doom doom;
+    bool met = false;
+  };
+  std::vector<ArmedDoom> dooms_;
+  std::function<void(const Doom&)> on_doom_;
   FaultPlan fault_;
   bool fault_fired_ = false;
-  std::optional<uint8_t> forgetful_;
   uint64_t requests_ = 0;
   uint64_t writes_ = 0;
   uint64_t submitted_ = 0;  // writes over all devices, ever
@@ -185,6 +209,13 @@ class SimDevice final : public Device {
   void Kill(Random& random);
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
+
+  // It has been left alone for long: nothing is in flight, and what is there is durable.
+  void Settle() {
+    in_flight_.clear();
+    cached_.clear();
+    durable_ = visible_;
+  }
 
   [[nodiscard]] uint8_t index() const { return index_; }
   [[nodiscard]] uint64_t writes_submitted() const { return writes_submitted_; }

@@ -36,7 +36,10 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "runs-out-of-order",
                                                         "buffer-hit-lost",
                                                         "commit-without-reserve",
-                                                        "early-death-unstable"};
+                                                        "early-death-unstable",
+                                                        "replaced-words-kept",
+                                                        "joined-ok-early",
+                                                        "rebuild-forgets-log"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

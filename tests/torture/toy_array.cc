@@ -96,6 +96,12 @@ class ToyArray final : public Array {
   Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override { co_return uint64_t{0}; }
   Task<Result<CheckReport>> Check(Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
+  Task<Status> FailDevice(uint32_t /*device*/, std::string /*reason*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "no failing of devices");
+  }
+  Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
+  }
   void SetBuffers(const BufferSizes& /*sizes*/) override {}
 
  private:

@@ -194,7 +194,7 @@ bool World::AllLogsIn(const DeviceSet& devices) const {
 
 // The devices that an opening for writing does without. One log device that missed nothing stays.
 DeviceSet World::ChooseWithheld() {
-  DeviceSet withheld;
+  DeviceSet withheld = blank_;
   for (const uint8_t device : unreliable_) {
     const bool gone = stale_.contains(device) ? random_.Chance(0.6)
                                               : plan_.degrades && random_.Chance(plan_.withhold);
@@ -204,7 +204,11 @@ DeviceSet World::ChooseWithheld() {
     DeviceSet missing = stale_;
     missing.insert(withheld.begin(), withheld.end());
     missing.insert(device);
-    if (!AllLogsIn(missing) || stale_.contains(device)) {
+    // In mode log one that failed in the last life comes back: whether the array had written that
+    // down or not, nothing flushed is lost then.
+    const bool last = AllLogsIn(missing) && device >= plan_.n &&
+                      plan_.create.journal == JournalMode::kLog && !missed_.contains(device);
+    if ((!AllLogsIn(missing) || stale_.contains(device)) && !last) {
       withheld.insert(device);
     }
   }
@@ -245,6 +249,9 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.adopt = true;
   inspection.whole = away_.empty();
   inspection.full_check = away_.empty() && random_.OneIn(3);
+  inspecting_ = &inspection;
+  doomed_.clear();
+  ArmDooms(true);
   coverage_.full_checks += inspection.full_check ? 1 : 0;
   Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
   if (may_be_struck) {
@@ -257,6 +264,8 @@ bool World::TryOpen(bool may_be_struck) {
   if (opening == Driven::kDone) {
     driven = machine_->Drive([&] { return inspection.done; });
   }
+  inspecting_ = nullptr;
+  machine_->bus().ClearDooms();
   if (driven == Driven::kStricken) {
     // The loop goes first: it runs in `inspection`.
     machine_->loop().Abort();
@@ -297,11 +306,117 @@ void World::Reconcile(const ArrayStatus& status) {
     const bool ok = status.devices[i].state == DeviceState::kOk;
     if (ok && missed_.contains(device)) {
       Violate("P6: " + status.devices[i].name + " missed an opening and is called ok");
-    } else if (ok) {
+    } else if (ok && !doomed_.contains(device)) {
       stale_.erase(device);
     }
   }
   away_ = stale_;
+}
+
+// ---------------------------------------------------------------------------------- failing
+// devices
+
+void World::ArmDooms(bool opening) {
+  SimBus& bus = machine_->bus();
+  bus.set_on_doom([this](const Doom& doom) { MeetDoom(doom); });
+  for (const uint8_t device : unreliable_) {
+    const double chance = opening ? plan_.doom / 3 : plan_.doom;
+    // A last log device that dies while the array recovers from a crash died with it: the named
+    // exception of mode log.
+    const bool with_crash =
+        opening && device >= plan_.n && plan_.create.journal == JournalMode::kLog;
+    if (factory_.survives_failures() && random_.Chance(chance) && !with_crash) {
+      Doom doom;
+      doom.style = static_cast<Doom::Style>(random_.Below(kDoomStyles));
+      doom.device = device;
+      const bool flush = doom.style == Doom::Style::kFailsFlush;
+      doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(3) ? 20 : 300);
+      bus.AddDoom(doom);
+    }
+  }
+}
+
+// From this moment on it may miss something.
+void World::MeetDoom(const Doom& doom) {
+  ++coverage_.doomed[static_cast<size_t>(doom.style)];
+  Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
+      std::to_string(static_cast<int>(doom.style)));
+  if (inspecting_ != nullptr) {
+    inspecting_->full_check = false;  // it would find what cannot be read
+  }
+  if (doom.style == Doom::Style::kReadsBadly && inspecting_ == nullptr) {
+    return;  // an opening that cannot read its superblocks does without it
+  }
+  doomed_.insert(doom.device);
+  stale_.insert(doom.device);
+  away_.insert(doom.device);
+  seen_lost_.erase(doom.device);
+  if (inspecting_ != nullptr) {
+    inspecting_->whole = false;
+  }
+}
+
+// Replaces what the array calls lost, at any time, until the life ends.
+Task<void> World::RepairMan() {
+  while (true) {
+    co_await machine_->loop().Sleep(random_.Below(random_.OneIn(3)   ? 200
+                                                  : random_.OneIn(2) ? 20'000
+                                                                     : 2'000'000) +
+                                    1);
+    NoteRepaired();
+    const ArrayStatus status = array_->GetStatus();
+    std::vector<uint8_t> lost;
+    for (const uint8_t device : stale_) {
+      const DeviceState state = status.devices[device].state;
+      if (state == DeviceState::kFailed || state == DeviceState::kMissing) {
+        lost.push_back(device);
+      }
+    }
+    if (!lost.empty() && random_.OneIn(2)) {
+      Task<void> replacing = Replace(lost[random_.Below(lost.size())]);
+      co_await replacing;
+    }
+  }
+}
+
+Task<void> World::Replace(uint8_t device) {
+  Say("replace " + Names(plan_, {device}));
+  SimDevice& fresh = machine_->Renew(device, random_.OneIn(2));
+  missed_.insert(device);
+  blank_.insert(device);
+  // From when all are ok again, flushes do not wait for the rings.
+  logs_degraded_ = logs_degraded_ && device < plan_.n;
+  Task<Status> replacing = array_->ReplaceDevice(device, fresh);
+  const Status status = co_await replacing;
+  Say("replaced " + Names(plan_, {device}) + ": " +
+      (status.ok() ? "joined" : status.error().ToString()));
+  if (status.ok()) {
+    ++coverage_.replaced;
+    missed_.erase(device);
+    blank_.erase(device);
+  } else if (status.error().code == ErrorCode::kInvalidArgument) {
+    Violate("a replacement was refused: " + status.error().ToString());
+  }
+}
+
+// Devices that the array calls ok again have all that they should.
+void World::NoteRepaired() {
+  const ArrayStatus status = array_->GetStatus();
+  for (auto it = stale_.begin(); it != stale_.end();) {
+    const uint8_t device = *it;
+    const bool ok = status.devices[device].state == DeviceState::kOk;
+    if (!ok) {
+      seen_lost_.insert(device);
+    }
+    if (ok && seen_lost_.contains(device) && !missed_.contains(device)) {
+      Say(Names(plan_, {device}) + " is ok again");
+      ++coverage_.repaired;
+      away_.erase(device);
+      it = stale_.erase(it);
+    } else {
+      ++it;
+    }
+  }
 }
 
 // --------------------------------------------------------------------------------- what-if crashes
@@ -327,7 +442,7 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
   coverage_.lossy_probes += lost.size() > away_.size() ? 1 : 0;
   DeviceSet withheld = lost;
   for (const uint8_t device : stale_) {
-    if (random_.OneIn(2)) {
+    if (random_.OneIn(2) && !blank_.contains(device)) {
       withheld.erase(device);  // it is there, and must not be trusted
     }
   }

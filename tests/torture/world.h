@@ -62,6 +62,11 @@ class World {
 
   void Reconcile(const ArrayStatus& status);
   Strike RandomStrike(bool recovering);
+  void ArmDooms(bool opening);
+  void MeetDoom(const Doom& doom);
+  Task<void> RepairMan();
+  Task<void> Replace(uint8_t device);
+  void NoteRepaired();
   void ChooseUnreliable();
   DeviceSet ChooseWithheld();
   DeviceSet ChooseLost();
@@ -85,8 +90,13 @@ class World {
   std::unique_ptr<Machine> machine_;
   std::unique_ptr<Array> array_;
   std::unique_ptr<Workload> work_;
-  DeviceSet unreliable_;        // may be withheld from openings: at most m
-  DeviceSet stale_;             // missed an opening for writing, or one that was struck
+  Inspection* inspecting_ = nullptr;  // the opening for writing that is under way
+  DeviceSet unreliable_;              // may be withheld from openings: at most m
+  // Missed an opening for writing, or one that was struck; or failed while the array ran.
+  DeviceSet stale_;
+  DeviceSet blank_;             // of them: a replacement that has not joined yet
+  DeviceSet doomed_;            // of them: failed since the last opening began
+  DeviceSet seen_lost_;         // of them: the array has called them not ok since
   DeviceSet missed_;            // of them: missed an opening that succeeded
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool logs_degraded_ = false;  // this life began without some log device

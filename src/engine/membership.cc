@@ -1,0 +1,322 @@
+#include "engine/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/appender.h"
+#include "engine/checkpointer.h"
+#include "engine/flusher.h"
+#include "engine/keeper.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kWipeAtOnceBytes = uint64_t{1} << 20;
+
+uint64_t Bit(DeviceIndex device) {
+  return uint64_t{1} << device.value;
+}
+
+}  // namespace
+
+void Membership::Open(uint64_t sequence) {
+  std::fill(joined_sequence_.begin(), joined_sequence_.end(), sequence);
+  const std::vector<MemberEntry>& members = superblocks_.current().members;
+  for (uint8_t i = 0; i < members.size(); ++i) {
+    core_.joining |= members[i].state == MemberState::kJoining ? Bit(DeviceIndex(i)) : 0;
+  }
+  core_.members.TakeLosses([this](DeviceIndex device, const Error& why) { Lost(device, why); });
+}
+
+// ----------------------------------------------------------------------------------------- losses
+
+void Membership::StopForTooMany() {
+  std::string names;
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    if (!core_.members.live(DeviceIndex(i))) {
+      const std::string& reason = reasons_[i];
+      names += (names.empty() ? "" : "; ") + core_.geometry.DeviceName(DeviceIndex(i)) +
+               (reason.empty() ? " was missing" : ": " + reason);
+    }
+  }
+  Error error;
+  error.code = ErrorCode::kTooManyFailures;
+  error.message = "more than " + std::to_string(core_.geometry.m) + " devices are lost (" + names +
+                  "); what can be read is served, nothing is written";
+  core_.Stop(error);
+}
+
+void Membership::Lost(DeviceIndex device, const Error& why) {
+  reasons_[device.value] = why.ToString();
+  core_.joining &= ~Bit(device);
+  core_.changed_at[device.value] = ++core_.states;
+  if (core_.lost_devices() > core_.geometry.m) {
+    StopForTooMany();
+    return;
+  }
+  Begin();
+}
+
+Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
+  if (!core_.members.live(device)) {
+    co_return eplog::Fail(ErrorCode::kInvalidArgument,
+                          core_.geometry.DeviceName(device) + " is lost already");
+  }
+  // What else is not there, or not whole.
+  const uint32_t others = core_.devices_not_ok() - ((core_.joining & Bit(device)) != 0 ? 1 : 0);
+  if (others >= core_.geometry.m) {
+    co_return eplog::Fail(ErrorCode::kInvalidArgument,
+                          "losing " + core_.geometry.DeviceName(device) + " would be more than " +
+                              std::to_string(core_.geometry.m) +
+                              " devices that are not ok: replace and rebuild first");
+  }
+  Error error;
+  error.code = ErrorCode::kDeviceFailed;
+  error.message = std::move(reason);
+  core_.members.Lose(device, error);
+  Task<void> idle = Idle();
+  co_await idle;
+  co_return core_.Running();
+}
+
+// ------------------------------------------------------------------------------------- the change
+
+void Membership::Begin() {
+  if (!core_.changing && !core_.stop_error) {
+    core_.changing = true;
+    changes_.Add();
+    core_.loop.Spawn(Change());
+  }
+}
+
+Task<void> Membership::Change() {
+  uint64_t handled = 0;
+  do {
+    handled = core_.states;
+    Task<void> ending = appender_.InFlightWritten();
+    co_await ending;
+    if (handled != core_.states) {
+      continue;
+    }
+    if (join_) {
+      TakeIn(*join_);
+      join_.reset();
+      handled = core_.states;
+    }
+    Task<Status> filling = FillRings();
+    Status status = co_await filling;
+    if (status.ok()) {
+      Task<Status> writing = WriteDown();
+      status = co_await writing;
+    }
+    if (!status.ok()) {
+      core_.Stop(status.error());
+    }
+  } while (handled != core_.states && !core_.stop_error);
+  join_.reset();
+  core_.changing = false;
+  if (!core_.stop_error) {
+    appender_.BeginEpoch(superblocks_.current().epoch);
+    keeper_.DevicesChanged();
+  }
+  core_.settled.NotifyAll();
+  appender_.Resume();
+  core_.space_changed.NotifyAll();
+  changes_.Done();
+}
+
+// In mode `log` flushes were acknowledged without the rings. Once a log device is called lost, what
+// it has of them does not count any more: the rings have it before.
+Task<Status> Membership::FillRings() {
+  if (core_.identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
+      core_.lost_logs() == 0) {
+    co_return OkStatus();
+  }
+  // Where they have no room, what is left out is what the loss of *all* log devices at once may
+  // lose in this mode.
+  const uint64_t upto = core_.rings.Pack(appender_.applied().sequence, false, 0);
+  Task<Result<uint64_t>> writing = core_.rings.Written(upto);
+  const Result<uint64_t> written = co_await writing;
+  if (!written.ok()) {
+    Error error = written.error();
+    co_return eplog::Fail(std::move(error));
+  }
+  Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
+  co_return co_await flush;
+}
+
+// The new epoch first, then that it has opened: only when every device that it calls live bears it,
+// or one that missed it could come back and make it invalid.
+Task<Status> Membership::WriteDown() {
+  const uint64_t states = core_.states;
+  const Epoch epoch{superblocks_.current().epoch.number + 1, core_.random.Next()};
+  std::vector<MemberEntry> members = superblocks_.current().members;
+  for (uint8_t i = 0; i < members.size(); ++i) {
+    const DeviceIndex device(i);
+    members[i].state = !core_.members.live(device)          ? MemberState::kLost
+                       : (core_.joining & Bit(device)) != 0 ? MemberState::kJoining
+                                                            : MemberState::kOk;
+  }
+  superblocks_.SetEpoch(epoch, std::move(members));
+  Task<Status> write = superblocks_.Write();
+  Status status = co_await write;
+  EPLOG_CO_TRY(status);
+  if (states != core_.states) {
+    co_return OkStatus();  // it is done anew
+  }
+  superblocks_.SetBase(epoch);
+  Task<Status> opened = superblocks_.Write();
+  co_return co_await opened;
+}
+
+// ----------------------------------------------------------------------------------- replacements
+
+// Its superblocks and its ring: nothing of an earlier membership is to be found there.
+Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
+  const Geometry& g = core_.geometry;
+  struct Area {
+    uint64_t offset;
+    uint64_t bytes;
+  };
+  std::vector<Area> areas = {{kSuperblockCopyOffset[0], kSuperblockCopyBytes},
+                             {kSuperblockCopyOffset[1], kSuperblockCopyBytes}};
+  if (!g.IsLog(index)) {
+    areas.push_back({g.ring_offset_bytes, g.ring_blocks * kBlockBytes});
+  }
+  const Buffer zeros = core_.pool.GetZeroed(kWipeAtOnceBytes);
+  for (const Area& area : areas) {
+    for (uint64_t at = 0; at < area.bytes; at += kWipeAtOnceBytes) {
+      const iovec part{const_cast<std::byte*>(zeros.data()),
+                       std::min(kWipeAtOnceBytes, area.bytes - at)};
+      Task<Status> write = device.Write(area.offset + at, std::span(&part, 1));
+      Status status = co_await write;
+      EPLOG_CO_TRY(status);
+    }
+  }
+  Task<Status> flush = device.Flush();
+  co_return co_await flush;
+}
+
+Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
+  const Geometry& g = core_.geometry;
+  const std::string name = g.DeviceName(device);
+  if (core_.members.live(device) || join_) {
+    co_return eplog::Fail(ErrorCode::kInvalidArgument,
+                          core_.members.live(device)
+                              ? name + " is part of the array: fail it first"
+                              : "another replacement is just being taken in");
+  }
+  for (uint8_t i = 0; i < g.devices(); ++i) {
+    if (core_.members.device(DeviceIndex(i)) == &replacement) {
+      co_return eplog::Fail(
+          ErrorCode::kInvalidArgument,
+          replacement.name() + " is " + g.DeviceName(DeviceIndex(i)) + " and in use");
+    }
+  }
+  const uint64_t need = g.IsLog(device) ? g.log_bytes() : g.ssd_bytes();
+  if (replacement.size_bytes() < need) {
+    co_return eplog::Fail(ErrorCode::kInvalidArgument,
+                          replacement.name() + " is too small for " + name + ": it has " +
+                              std::to_string(replacement.size_bytes()) + " bytes and " +
+                              std::to_string(need) + " are needed");
+  }
+  Task<Status> wiping = Wipe(replacement, device);
+  Status status = co_await wiping;
+  EPLOG_CO_TRY(status);
+  while (core_.changing) {
+    Task<void> idle = Idle();
+    co_await idle;
+  }
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
+  if (core_.members.live(device) || join_) {
+    co_return eplog::Fail(ErrorCode::kBusy, name + " has been replaced by somebody else");
+  }
+  join_ = Join{device, &replacement, RandomUuid(core_.random)};
+  Begin();
+  Task<void> idle = Idle();
+  co_await idle;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
+  if (!core_.members.live(device)) {
+    co_return eplog::Fail(ErrorCode::kDeviceFailed,
+                          replacement.name() + " failed at once: " + Reason(device));
+  }
+  // The first entry of the new epoch, so that a checkpoint may be of it.
+  Task<Status> mark = appender_.AppendMark();
+  co_return co_await mark;
+}
+
+// What is in flight has ended and does not mention it, since it was lost before.
+void Membership::TakeIn(const Join& join) {
+  const DeviceIndex index = join.index;
+  core_.members.Join(index, *join.device);
+  core_.joining |= Bit(index);
+  core_.changed_at[index.value] = ++core_.states;
+  reasons_[index.value].clear();
+  superblocks_.Join(index);
+  std::vector<MemberEntry> members = superblocks_.current().members;
+  const uint64_t joined = superblocks_.current().epoch.number + 1;
+  members[index.value] = {join.uuid, MemberState::kJoining, joined};
+  superblocks_.SetEpoch(superblocks_.current().epoch, std::move(members));
+  checkpointer_.WantFullSince(joined);
+  joined_sequence_[index.value] = appender_.newest_sequence();
+  joined_states_[index.value] = core_.states;
+  if (!core_.geometry.IsLog(index)) {
+    core_.state->SetJoined(index, joined);
+    core_.state->ForgetSsd(index);
+    core_.space.Reset(index);
+    core_.rings.Reset(index);
+  }
+}
+
+uint64_t Membership::CommitUpto() const {
+  uint64_t upto = 0;
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    if ((core_.joining >> i & 1) == 0) {
+      continue;
+    }
+    upto = std::max(upto, joined_sequence_[i]);
+    if (i < core_.geometry.n) {
+      upto = std::max(upto, core_.state->newest_absent_member(DeviceIndex(i)));
+    }
+  }
+  return upto;
+}
+
+bool Membership::NothingMissing(DeviceIndex device) const {
+  const PendingTable& pending = core_.state->pending;
+  const LogStripeId oldest = pending.FirstLive();
+  const bool ssd = !core_.geometry.IsLog(device);
+  return (oldest == kNone || pending.SequenceOf(oldest) > CommitUpto() ||
+          core_.canary(Canary::kRebuildForgetsLog)) &&
+         (!ssd || core_.state->absent(device) == 0) &&
+         admission_.NoneBefore(joined_states_[device.value]);
+}
+
+bool Membership::FullCounts(DeviceIndex device, uint64_t upto) const {
+  return checkpointer_.FullCounts(superblocks_.current().members[device.value].joined, upto);
+}
+
+Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {
+  Task<void> quiet = appender_.Pause();
+  co_await quiet;
+  // What a crash could still undo decides nothing.
+  Task<Status> flush = flusher_.FlushAll();
+  static_cast<void>(co_await flush);  // a failed one has stopped the array
+  const auto joining = [&] { return (core_.joining & Bit(device)) != 0; };
+  const bool ok = !core_.changing && !core_.stop_error && joining() && NothingMissing(device) &&
+                  (core_.canary(Canary::kJoinedOkEarly) || FullCounts(device, upto));
+  if (ok) {
+    core_.joining &= ~Bit(device);
+    ++core_.states;  // row changes that were taken before may carry `absent`
+    Begin();
+  }
+  appender_.Unpause();
+  Task<void> idle = Idle();
+  co_await idle;
+  core_.hooks.devices_joined += ok ? 1 : 0;
+  co_return ok;
+}
+
+}  // namespace eplog

@@ -1,0 +1,92 @@
+// Rebuilder: brings everything onto devices that joined (section 8). First a parity commit of all
+// that was pending when they did, and of what was described without them since: log stripes lack
+// their chunks. Then every row word that is `absent` on a joining SSD: its chunk is decoded from
+// the stripe and written to a slot there. Then a full checkpoint, so that nothing older is needed;
+// then Membership::TryOk.
+//
+// What is done is in the log and in checkpoints: after a crash it goes on from there. While the
+// foreground has work, batches are small and rest as long as they took.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/checkpointer.h"
+#include "engine/chunk_reader.h"
+#include "engine/committer.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+#include "engine/membership.h"
+#include "engine/writer.h"
+
+namespace eplog {
+
+class Rebuilder {
+ public:
+  Rebuilder(Core& core, Appender& appender, Flusher& flusher, Admission& admission,
+            ChunkReader& reader, Writer& writer, Committer& committer, Checkpointer& checkpointer,
+            Membership& membership)
+      : core_(core),
+        appender_(appender),
+        flusher_(flusher),
+        admission_(admission),
+        reader_(reader),
+        writer_(writer),
+        committer_(committer),
+        checkpointer_(checkpointer),
+        membership_(membership),
+        running_(core.loop),
+        wake_(core.loop) {}
+
+  void Open();
+  // Something has joined.
+  void Wake() { wake_.NotifyAll(); }
+  Task<void> Close();
+
+  struct Progress {
+    uint64_t total_bytes = 0;
+    uint64_t left_bytes = 0;
+    uint64_t bytes_per_second = 0;  // over the last half minute
+  };
+  [[nodiscard]] Progress GetProgress() const;
+
+ private:
+  struct Repair;  // one stripe on its way
+
+  [[nodiscard]] bool Ended() const { return closing_ || core_.stop_error.has_value(); }
+  [[nodiscard]] uint64_t JoiningSsds() const;
+  [[nodiscard]] bool Gaps(StripeIndex stripe) const;
+  [[nodiscard]] bool CommitDue() const;
+  Task<void> Run();
+  Task<Status> Pass();
+  Task<Status> CommitOld();
+  Task<Status> RebuildRows();
+  Task<Status> RebuildBatch(std::vector<StripeIndex> stripes);
+  Task<Status> Decode(Repair& repair);
+  Task<Status> WriteChunk(DeviceIndex ssd, SlotIndex slot, const Buffer& chunk);
+  void GiveUp(Repair& repair);
+  void Sample();
+  Task<void> Breathe(uint64_t since_us);
+
+  Core& core_;
+  Appender& appender_;
+  Flusher& flusher_;
+  Admission& admission_;
+  ChunkReader& reader_;
+  Writer& writer_;
+  Committer& committer_;
+  Checkpointer& checkpointer_;
+  Membership& membership_;
+  WaitGroup running_;
+  Event wake_;
+  bool closing_ = false;
+  uint64_t rebuilt_bytes_ = 0;                         // since something is joining
+  std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes
+};
+
+}  // namespace eplog

@@ -1,0 +1,219 @@
+// Devices that fail while the array runs, and what takes their place.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "layout/geometry.h"
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint32_t kSsdCount = 6;
+constexpr uint32_t kParity = 2;
+constexpr uint32_t kDevices = kSsdCount + kParity;
+constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
+constexpr uint64_t kSize = 40 * kStripe;
+
+ArrayShape Shape(JournalMode journal) {
+  ArrayShape shape;
+  shape.n = kSsdCount;
+  shape.m = kParity;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{2} << 20;
+  shape.journal = journal;
+  return shape;
+}
+
+class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
+ protected:
+  void Make() {
+    test_ = std::make_unique<TestArray>(Shape(GetParam()));
+    volume_ = test_->CreateVolume("v", kSize);
+    model_.assign(kSize, std::byte{0});
+  }
+  void Write(uint64_t offset, uint64_t length) {
+    const std::vector<std::byte> data = RandomBytes(random_, length);
+    const Status written = test_->Write(volume_, offset, data);
+    ASSERT_TRUE(written.ok()) << written.error().ToString();
+    std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  void Flush() {
+    const Status flushed = RunTask(test_->loop, test_->array->FlushAll());
+    ASSERT_TRUE(flushed.ok()) << flushed.error().ToString();
+  }
+  // Stripes in every state: whole, updated and committed, updated and pending, trimmed, partly new.
+  void Fill() {
+    Write(0, 20 * kStripe);
+    Write(3 * kStripe + 100, 5000);
+    Write(5 * kStripe, kChunk);
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    Write(2 * kStripe + kChunk, kChunk);
+    Write(5 * kStripe, 2 * kChunk);
+    Write(25 * kStripe + 700, 3 * kStripe);
+    Trim(9 * kStripe, kStripe);
+    Trim(10 * kStripe + kChunk, kChunk);
+  }
+  void Trim(uint64_t offset, uint64_t length) {
+    ASSERT_TRUE(
+        RunTask(test_->loop, test_->array->Trim(volume_, offset, length, TrimMode::kZero)).ok());
+    std::fill_n(model_.begin() + static_cast<std::ptrdiff_t>(offset), length, std::byte{0});
+  }
+  void ExpectContent(const std::string& when) {
+    EXPECT_EQ(test_->Read(volume_, 0, kSize) == model_, true) << when;
+  }
+  // Every further write of this device fails.
+  void Break(uint32_t device) {
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+    fault.from_then_on = true;
+    test_->faulty(device).Add(fault);
+  }
+  DeviceState State(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+  MemoryDevice& NewDevice(uint32_t device) {
+    fresh_.push_back(std::make_unique<MemoryDevice>("new" + std::to_string(device),
+                                                    test_->memory(device).size_bytes()));
+    return *fresh_.back();
+  }
+  void AwaitOk(uint32_t device) {
+    for (int i = 0; i < 100 && State(device) != DeviceState::kOk; ++i) {
+      test_->Sleep(200'000);
+    }
+    EXPECT_EQ(State(device), DeviceState::kOk) << "device " << device << " is never rebuilt";
+  }
+
+  Random random_{7};
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  std::vector<std::byte> model_;
+  std::vector<std::unique_ptr<MemoryDevice>> fresh_;
+};
+
+TEST_P(DeviceLoss, AnyTwoDevicesMayFailAndBeReplaced) {
+  for (uint32_t first = 0; first < kDevices; ++first) {
+    for (uint32_t second = first + 1; second < kDevices; ++second) {
+      SCOPED_TRACE(std::to_string(first) + " and " + std::to_string(second));
+      Make();
+      Fill();
+      Break(first);
+      Write(7 * kStripe, kChunk);
+      Write(26 * kStripe, 2 * kStripe + 900);
+      Flush();
+      Break(second);
+      for (uint64_t i = 0; i < 12; ++i) {  // somewhere among these both are met
+        Write(i * 3 * kStripe + i % 4 * kChunk, kChunk);
+      }
+      Write(30 * kStripe, 4 * kStripe);
+      Flush();
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+      EXPECT_EQ(State(first), DeviceState::kFailed);
+      EXPECT_EQ(State(second), DeviceState::kFailed);
+      const ArrayStatus status = test_->array->GetStatus();
+      EXPECT_EQ(status.state, ArrayState::kDegraded);
+      EXPECT_EQ(status.further_ssd_losses_survived, 0U);
+      EXPECT_NE(status.devices[first].failed_because, "");
+      ExpectContent("with both lost");
+      for (const uint32_t device : {first, second}) {
+        const Status joined =
+            RunTask(test_->loop, test_->array->ReplaceDevice(device, NewDevice(device)));
+        ASSERT_TRUE(joined.ok()) << joined.error().ToString();
+        Write(2 * kStripe, 3 * kChunk);
+      }
+      ExpectContent("while rebuilding");
+      AwaitOk(first);
+      AwaitOk(second);
+      EXPECT_EQ(test_->array->GetStatus().further_ssd_losses_survived, kParity);
+      const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+      ASSERT_TRUE(report.ok()) << report.error().ToString();
+      EXPECT_EQ(report->problems_found, 0U) << report->problems.front();
+      ExpectContent("rebuilt");
+      test_.reset();
+      fresh_.clear();
+    }
+  }
+}
+
+// After the kill of the process the device answers again; but it has missed something.
+TEST_P(DeviceLoss, WhoFailedIsNotTrustedAfterwards) {
+  for (uint32_t device = 0; device < kDevices; ++device) {
+    Make();
+    Fill();
+    Flush();
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kFlush);
+    test_->faulty(device).Add(fault);  // one flush fails, and all later ones succeed (I7)
+    Write(30 * kStripe, 6 * kStripe);
+    Write(kStripe, kChunk);
+    Flush();
+    ASSERT_EQ(State(device), DeviceState::kFailed);
+    test_->Kill();
+    test_->Open();
+    EXPECT_EQ(State(device), DeviceState::kFailed) << "device " << device;
+    ExpectContent("after the kill");
+    test_.reset();
+  }
+}
+
+TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
+  Make();
+  Write(0, 10 * kStripe);
+  Flush();
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(6, "by hand")).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(7, "by hand")).ok());
+  Write(20 * kStripe, kStripe);
+  Flush();
+  const Status refused = RunTask(test_->loop, test_->array->FailDevice(0, "by hand"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(State(0), DeviceState::kOk);
+  Break(0);
+  const std::vector<std::byte> data = RandomBytes(random_, 4 * kStripe);
+  const Status written = test_->Write(volume_, 30 * kStripe, data);
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ErrorCode::kTooManyFailures);
+  EXPECT_EQ(test_->array->GetStatus().state, ArrayState::kFailed);
+  EXPECT_NE(test_->array->GetStatus().stopped_because.find("ssd0"), std::string::npos);
+  EXPECT_TRUE(std::equal(model_.begin(), model_.begin() + 10 * kStripe,
+                         test_->Read(volume_, 0, 10 * kStripe).begin()));
+  test_->Kill();
+}
+
+// A replacement that fails at once is no member, and the next one may come.
+TEST_P(DeviceLoss, AReplacementMayFailToo) {
+  Make();
+  Fill();
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(2, "by hand")).ok());
+  FaultDevice broken(NewDevice(2));
+  Fault fault;
+  fault.kinds = MaskOf(RequestKind::kWrite);
+  fault.nth = 6;  // it was wiped, and fails while it joins or is rebuilt
+  fault.from_then_on = true;
+  broken.Add(fault);
+  static_cast<void>(RunTask(test_->loop, test_->array->ReplaceDevice(2, broken)));
+  for (uint64_t i = 0; i < 12; ++i) {
+    Write(i * 3 * kStripe + i % 4 * kChunk, kChunk);
+  }
+  Flush();
+  test_->Sleep(1'000'000);
+  EXPECT_EQ(State(2), DeviceState::kFailed);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(2, NewDevice(2))).ok());
+  AwaitOk(2);
+  ExpectContent("rebuilt");
+  EXPECT_FALSE(RunTask(test_->loop, test_->array->ReplaceDevice(2, NewDevice(2))).ok());
+  MemoryDevice small("small", 1 << 20);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(2, "by hand")).ok());
+  EXPECT_FALSE(RunTask(test_->loop, test_->array->ReplaceDevice(2, small)).ok());
+  test_->Kill();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, DeviceLoss,
+                         ::testing::Values(JournalMode::kFull, JournalMode::kLog),
+                         [](const auto& mode) {
+                           return mode.param == JournalMode::kFull ? "Full" : "Log";
+                         });
+
+}  // namespace
+}  // namespace eplog
