@@ -113,6 +113,8 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddCheckpoint(app, run);
   AddDiscard(app, run);
   AddBuffers(app, run);
+  AddFail(app, run);
+  AddReplace(app, run);
   AddCheck(app, run);
   AddInspect(app, run);
 }

@@ -272,7 +272,7 @@ Status InspectChunk(const InspectCommand& command, const RawArray& array) {
   const std::string head =
       fmt::format("'{}' byte {}: byte {} of data {} of row {}, on {}\n", place->volume,
                   place->offset, place->offset % g.chunk_bytes, place->index, place->stripe.value,
-                  MemberName(g, g.SsdOf(place->stripe, place->index)));
+                  g.DeviceName(g.SsdOf(place->stripe, place->index)));
   return ShowRow(command, array, *replayed, place->stripe, std::move(json), head);
 }
 

@@ -57,7 +57,7 @@ Json SuperblockToJson(const Superblock& superblock) {
   for (size_t i = 0; i < superblock.members.size(); ++i) {
     const MemberEntry& member = superblock.members[i];
     members.push_back(
-        {{"name", MemberName(superblock.geometry, DeviceIndex(static_cast<uint8_t>(i)))},
+        {{"name", superblock.geometry.DeviceName(DeviceIndex(static_cast<uint8_t>(i)))},
          {"uuid", UuidToString(member.uuid)},
          {"state", MemberStateName(member.state)},
          {"joined_epoch", member.joined}});
@@ -66,7 +66,7 @@ Json SuperblockToJson(const Superblock& superblock) {
           {"array_uuid", UuidToString(superblock.array_uuid)},
           {"array_name", superblock.name},
           {"device_uuid", UuidToString(superblock.device_uuid)},
-          {"device", MemberName(superblock.geometry, superblock.index)},
+          {"device", superblock.geometry.DeviceName(superblock.index)},
           {"journal", superblock.journal_mode == 1 ? "full" : "log"},
           {"generation", superblock.generation},
           {"epoch", EpochToJson(superblock.epoch)},
@@ -100,7 +100,7 @@ std::string CopyText(const Superblock& superblock) {
   for (size_t i = 0; i < superblock.members.size(); ++i) {
     if (superblock.members[i].state != MemberState::kOk) {
       lost += fmt::format(", {} {}",
-                          MemberName(superblock.geometry, DeviceIndex(static_cast<uint8_t>(i))),
+                          superblock.geometry.DeviceName(DeviceIndex(static_cast<uint8_t>(i))),
                           MemberStateName(superblock.members[i].state));
     }
   }
@@ -144,7 +144,7 @@ std::string RecordText(const VolumeRecord& record) {
 std::string RecordText(const RowRecord& record, const EntryHeader& entry, const Geometry& g) {
   std::string out = fmt::format("row {} installed:", record.stripe.value);
   for (const RowChange& change : record.changes) {
-    const std::string where = MemberName(g, g.SsdOf(record.stripe, change.index));
+    const std::string where = g.DeviceName(g.SsdOf(record.stripe, change.index));
     const bool data = change.index < g.k();
     out += fmt::format(" {}{}={} {}", data ? "d" : "p", data ? change.index : change.index - g.k(),
                        where, WordText(change.word));
@@ -171,7 +171,7 @@ std::string RecordText(const LogStripeRecord& record, const Geometry& g) {
   std::string out = fmt::format("log stripe of {}:", record.members.size());
   for (const LogStripeMember& member : record.members) {
     out += fmt::format(" row {} d{}={} {}", g.StripeOf(member.chunk).value,
-                       g.IndexInStripe(member.chunk), MemberName(g, g.SsdOf(member.chunk)),
+                       g.IndexInStripe(member.chunk), g.DeviceName(g.SsdOf(member.chunk)),
                        WordText(member.word));
   }
   return out;
@@ -390,7 +390,7 @@ Json RowToJson(const RawArray& array, const Geometry& geometry, const RawRow& ro
   Json chunks = Json::array();
   const auto place = [&](DeviceIndex ssd, SlotWord word, uint32_t crc) {
     return Json{
-        {"ssd", MemberName(geometry, ssd)},
+        {"ssd", geometry.DeviceName(ssd)},
         {"word", WordText(word)},
         {"offset_bytes", word.has_slot() ? Json(geometry.SlotOffset(word.slot())) : Json(nullptr)},
         {"crc32c", crc},
@@ -426,7 +426,7 @@ std::string RowText(const RawArray& array, const Geometry& geometry, const RawRo
     const DeviceIndex ssd = geometry.SsdOf(row.stripe, i);
     const bool data = i < geometry.k();
     fmt::format_to(to, "  {:<6} {:<2} {:<6} {}{}\n", data ? "data" : "parity",
-                   data ? i : i - geometry.k(), MemberName(geometry, ssd),
+                   data ? i : i - geometry.k(), geometry.DeviceName(ssd),
                    WordText(row.words[i].word), content(ssd, row.words[i].word, row.words[i].crc));
     const auto pending = row.pending.find(i);
     if (pending != row.pending.end()) {

@@ -69,6 +69,15 @@ std::vector<Device*> Members::Pointers() const {
   return out;
 }
 
+Result<std::unique_ptr<Device>> OpenMember(IoUringLoop& loop, const std::string& path,
+                                           const MemberOptions& options) {
+  auto device = FileDevice::Open(loop, path);
+  if (!device.ok()) {
+    return Fail(std::move(device).error());
+  }
+  return Wrap(loop, std::move(*device), options);
+}
+
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
                             const MemberOptions& options) {
   EPLOG_TRY(CheckDistinct(array));

@@ -35,4 +35,8 @@ struct Members {
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
                             const MemberOptions& options);
 
+// One that is to become a member.
+Result<std::unique_ptr<Device>> OpenMember(IoUringLoop& loop, const std::string& path,
+                                           const MemberOptions& options);
+
 }  // namespace eplog::cli

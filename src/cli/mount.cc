@@ -200,6 +200,7 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.fuse.read_only = command.read_only;
   Session* const opened = session->get();
   serve.release = [opened] { opened->Release(); };
+  serve.open_device = [opened](const std::string& path) { return opened->OpenDevice(path); };
   const Status served = ServeArray((*session)->loop(), (*session)->array(), serve, ready);
   return served.ok() ? kDone : ReportError(kVerb, served.error());
 }

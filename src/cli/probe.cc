@@ -137,7 +137,7 @@ Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size
   auto superblock = ReadSuperblock(path);
   if (superblock.ok()) {
     return fmt::format("a member ({}) of the EPLOG array '{}', {}",
-                       MemberName(superblock->geometry, superblock->index), superblock->name,
+                       superblock->geometry.DeviceName(superblock->index), superblock->name,
                        UuidToString(superblock->array_uuid));
   }
   if (superblock.error().code == ErrorCode::kUnsupported) {
@@ -195,11 +195,6 @@ Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
     return Fail(std::move(error));
   }
   return std::move(*newest);
-}
-
-std::string MemberName(const Geometry& geometry, DeviceIndex index) {
-  return geometry.IsLog(index) ? fmt::format("log{}", index.value - geometry.n)
-                               : fmt::format("ssd{}", index.value);
 }
 
 }  // namespace eplog::cli

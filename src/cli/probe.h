@@ -42,7 +42,4 @@ Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size
 // `not found`.
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path);
 
-// ssd3, log0
-std::string MemberName(const Geometry& geometry, DeviceIndex index);
-
 }  // namespace eplog::cli

@@ -37,7 +37,7 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
     }
   }
   if (const Superblock* superblock = member.superblock()) {
-    member.name = MemberName(superblock->geometry, superblock->index);
+    member.name = superblock->geometry.DeviceName(superblock->index);
   }
   return member;
 }

@@ -57,6 +57,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   if (!members.ok()) {
     return Fail(std::move(members).error());
   }
+  session->options_ = options;
   session->members_ = std::move(*members);
   EPLOG_TRY(CheckUuid(file));
   for (const std::string& missing : session->members_.missing) {
@@ -74,6 +75,20 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   }
   session->array_ = std::move(*array);
   return session;
+}
+
+Result<Device*> Session::OpenDevice(const std::string& path) {
+  for (const auto& device : members_.devices) {
+    if (device->name() == path) {
+      return device.get();  // one that failed and is to come back
+    }
+  }
+  auto device = OpenMember(*loop_, path, options_);
+  if (!device.ok()) {
+    return Fail(std::move(device).error());
+  }
+  members_.devices.push_back(std::move(*device));
+  return members_.devices.back().get();
 }
 
 Status Session::Close() {

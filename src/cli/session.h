@@ -58,6 +58,8 @@ class Session {
   T Run(Task<T> task) {
     return RunTask(*loop_, std::move(task));
   }
+  // A device that is to join the array; lives as long as the array.
+  Result<Device*> OpenDevice(const std::string& path);
   // Flush, checkpoint, stop, let the devices go. At the end of every change.
   Status Close();
   // After the array was closed by somebody else: drop it and let the devices go.
@@ -67,6 +69,7 @@ class Session {
   Session() = default;
 
   std::unique_ptr<IoUringLoop> loop_;  // first, so that it dies last
+  MemberOptions options_;
   Members members_;
   std::unique_ptr<Array> array_;
 };

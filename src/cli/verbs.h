@@ -20,6 +20,8 @@ void AddCommit(CLI::App& app, Run& run);
 void AddCheckpoint(CLI::App& app, Run& run);
 void AddBuffers(CLI::App& app, Run& run);
 void AddDiscard(CLI::App& app, Run& run);
+void AddFail(CLI::App& app, Run& run);
+void AddReplace(CLI::App& app, Run& run);
 void AddCheck(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);
 

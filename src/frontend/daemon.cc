@@ -126,7 +126,8 @@ Status Daemon::Begin() {
   }
   fuse_ = std::move(*fuse);
   verbs_ = std::make_unique<DaemonVerbs>(loop_, array_, *fuse_,
-                                         ServingInfo{NowUtc(), static_cast<int>(::getpid())});
+                                         ServingInfo{NowUtc(), static_cast<int>(::getpid())},
+                                         options_.open_device);
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();

@@ -13,6 +13,7 @@
 
 namespace eplog {
 
+class Device;
 class IoUringLoop;
 
 struct ServeOptions {
@@ -22,6 +23,8 @@ struct ServeOptions {
   // locks), so that who waited for `umount` can open the array. May destroy the array. May be
   // empty.
   std::function<void()> release;
+  // For the verb `replace`: opens a device that joins the array, and keeps it until `release`.
+  std::function<Result<Device*>(const std::string& path)> open_device;
 };
 
 // Serve `array` at options.fuse.mountpoint and on its control socket; returns when the mount is
@@ -31,7 +34,7 @@ struct ServeOptions {
 //
 // A signal takes the mount away even from under open files, after writing back what the kernel
 // holds dirty for them; `umount` with open files is refused. Control verbs: status, commit,
-// checkpoint, volume-create, volume-list, volume-resize, volume-delete, umount (docs of each:
+// checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, umount (docs of each:
 // daemon_verbs.h).
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);

@@ -24,14 +24,29 @@ Result<uint64_t> SizeArgument(const Json& request) {
   return found->get<uint64_t>();
 }
 
+// A member's number, SSDs first.
+Result<uint32_t> DeviceArgument(const Json& request) {
+  const auto found = request.find("device");
+  if (found == request.end() || !found->is_number_unsigned() ||
+      found->get<uint64_t>() >= UINT32_MAX) {
+    return Fail(ErrorCode::kInvalidArgument, "the request lacks the number of a device");
+  }
+  return found->get<uint32_t>();
+}
+
 tl::unexpected<Error> NoSuchVolume(const std::string& name) {
   return Fail(ErrorCode::kNotFound, "no volume is called " + name);
 }
 
 }  // namespace
 
-DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving)
-    : array_(array), fuse_(fuse), serving_(std::move(serving)), closed_event_(loop) {}
+DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
+                         OpenDevice open_device)
+    : array_(array),
+      fuse_(fuse),
+      serving_(std::move(serving)),
+      open_device_(std::move(open_device)),
+      closed_event_(loop) {}
 
 DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
   struct Entry {
@@ -49,6 +64,8 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"umount", &DaemonVerbs::Umount},
       {"discard", &DaemonVerbs::Discard},
       {"buffers", &DaemonVerbs::SetBuffers},
+      {"fail", &DaemonVerbs::FailDevice},
+      {"replace", &DaemonVerbs::ReplaceDevice},
   };
   for (const Entry& entry : kVerbs) {
     if (verb == entry.verb) {
@@ -101,6 +118,32 @@ Task<Result<Json>> DaemonVerbs::Discard(Json /*request*/, ProgressSink progress)
   EPLOG_CO_TRY(bytes);
   Json result = {{"bytes", *bytes}};
   co_return result;
+}
+
+// {"device": N}
+Task<Result<Json>> DaemonVerbs::FailDevice(Json request, ProgressSink /*progress*/) {
+  Result<uint32_t> device = DeviceArgument(request);
+  EPLOG_CO_TRY(device);
+  Task<Status> failing = array_.FailDevice(*device, "failed by hand");
+  Status status = co_await failing;
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+// {"device": N, "path": "..."}: what is at the path is overwritten.
+Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progress*/) {
+  Result<uint32_t> device = DeviceArgument(request);
+  EPLOG_CO_TRY(device);
+  const auto path = request.find("path");
+  if (path == request.end() || !path->is_string() || open_device_ == nullptr) {
+    co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
+  }
+  Result<Device*> opened = open_device_(path->get<std::string>());
+  EPLOG_CO_TRY(opened);
+  Task<Status> replacing = array_.ReplaceDevice(*device, **opened);
+  Status status = co_await replacing;
+  EPLOG_CO_TRY(status);
+  co_return Json();
 }
 
 // {"device_chunks": N, "stripes": N}, both needed.

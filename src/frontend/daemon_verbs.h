@@ -30,7 +30,12 @@ namespace eplog {
 
 class DaemonVerbs {
  public:
-  DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving);
+  // Opens what is to become a member of the array. Whoever provides this owns the device, for as
+  // long as the array lives.
+  using OpenDevice = std::function<Result<Device*>(const std::string& path)>;
+
+  DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
+              OpenDevice open_device);
 
   [[nodiscard]] Task<Result<Json>> Run(Json request, ProgressSink progress);
 
@@ -46,6 +51,8 @@ class DaemonVerbs {
   Task<Result<Json>> Commit(Json request, ProgressSink progress);
   Task<Result<Json>> Checkpoint(Json request, ProgressSink progress);
   Task<Result<Json>> Discard(Json request, ProgressSink progress);
+  Task<Result<Json>> FailDevice(Json request, ProgressSink progress);
+  Task<Result<Json>> ReplaceDevice(Json request, ProgressSink progress);
   Task<Result<Json>> SetBuffers(Json request, ProgressSink progress);
   Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
   Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
@@ -56,6 +63,7 @@ class DaemonVerbs {
   Array& array_;
   FuseServer& fuse_;
   ServingInfo serving_;
+  OpenDevice open_device_;
   bool closed_ = false;
   Status close_status_;
   Event closed_event_;

@@ -50,7 +50,7 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
   EXPECT_EQ(typo.err,
             "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, mount, "
             "umount, volume, "
-            "status, commit, checkpoint, discard, buffers, check, inspect\n");
+            "status, commit, checkpoint, discard, buffers, fail, replace, check, inspect\n");
   const Outcome below = RunWords({"volume", "frob", "x"});
   EXPECT_EQ(below.status, kWrongUsage);
   EXPECT_EQ(below.err,
