@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -207,6 +208,126 @@ TEST_P(DeviceLoss, AReplacementMayFailToo) {
   ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(2, "by hand")).ok());
   EXPECT_FALSE(RunTask(test_->loop, test_->array->ReplaceDevice(2, small)).ok());
   test_->Kill();
+}
+
+ArrayShape SlowShape(uint32_t n, uint32_t m) {
+  ArrayShape shape;
+  shape.n = n;
+  shape.m = m;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{4} << 20;
+  shape.ssd_delays = kSsdDelays;
+  shape.log_delays = kLogDelays;
+  return shape;
+}
+
+Status WriteChunks(TestArray& test, VolumeId volume, uint64_t first, uint64_t count,
+                   std::span<const std::byte> data) {
+  for (uint64_t i = 0; i < count; ++i) {
+    EPLOG_TRY(test.Write(volume, (first + i) * kChunk, data.subspan(i * kChunk, kChunk)));
+  }
+  return OkStatus();
+}
+
+// An entry from before a replacement names a slot of the SSD that is gone. Recovery, which decodes
+// what it cannot read, must not write it over what lies in that slot of the successor.
+TEST(Replacement, IsNotMendedWithWhatItsPredecessorHeld) {
+  ArrayShape shape = SlowShape(4, 1);
+  shape.auto_commit = false;
+  TestArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 1 << 20);
+  Random random(3);
+  const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
+  ASSERT_TRUE(WriteChunks(test, volume, 60, 1, data).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(WriteChunks(test, volume, 0, 6, data).ok());  // applied, not stable
+  DeviceDelays slow = kSsdDelays;
+  slow.write_us = 1'000'000;  // so that nothing becomes stable soon
+  for (uint32_t i = 0; i < 4; ++i) {
+    test.delayed(i).set_delays(slow);
+  }
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  for (uint32_t i = 0; i < 4; ++i) {
+    test.delayed(i).set_delays(kSsdDelays);
+  }
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  const std::span<const std::byte> later = std::span(data).subspan(20 * kChunk);
+  ASSERT_TRUE(WriteChunks(test, volume, 16, 24, later).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  test.Kill();
+  test.Open();
+  test.Sleep(60'000'000);
+  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
+  for (uint64_t i = 0; i < 24; ++i) {
+    const std::vector<std::byte> found = test.Read(volume, (16 + i) * kChunk, kChunk);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), later.begin() + i * kChunk)) << i;
+  }
+  test.Kill();
+}
+
+// Writes to another lost SSD make `absent` members all the time; they are not the successor's.
+TEST(Replacement, IsOkAlsoWhileAnotherIsLostAndWritesGoOn) {
+  TestArray test(SlowShape(5, 2));
+  const VolumeId volume = test.CreateVolume("v", 1 << 20);
+  Random random(3);
+  const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
+  ASSERT_TRUE(WriteChunks(test, volume, 0, 64, data).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  const uint64_t before = test.array->GetStatus().traffic.checkpoints;
+  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+    ASSERT_TRUE(WriteChunks(test, volume, 0, 64, data).ok());
+    test.Sleep(50'000);
+  }
+  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  EXPECT_LT(test.array->GetStatus().traffic.checkpoints - before, 5U);
+  // Another loss is one too many now, and nothing else is.
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(6, "by hand")).ok());
+  EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(2, "by hand")).ok());
+  test.Kill();
+}
+
+// Until it is rebuilt, a replacement counts among the m.
+TEST(Replacement, CountsAsLostUntilItIsRebuilt) {
+  TestArray test(SlowShape(4, 1));
+  const VolumeId volume = test.CreateVolume("v", 2 << 20);
+  Random random(3);
+  const std::vector<std::byte> data = RandomBytes(random, 2 << 20);
+  ASSERT_TRUE(test.Write(volume, 0, data).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+  EXPECT_EQ(test.array->GetStatus().further_ssd_losses_survived, 0U);
+  EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
+  EXPECT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
+  test.Kill();
+}
+
+// No space below a replacement stops the array; nobody waits for what was never submitted.
+TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
+  for (uint64_t nth = 1; nth < 60; nth += 3) {
+    TestArray test(SlowShape(4, 1));
+    const VolumeId volume = test.CreateVolume("v", 1 << 20);
+    Random random(3);
+    const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
+    ASSERT_TRUE(test.Write(volume, 0, data).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+    Fault full;
+    full.kinds = MaskOf(RequestKind::kWrite);
+    full.nth = nth;
+    full.code = ErrorCode::kNoSpace;
+    test.faulty(0).Add(full);
+    static_cast<void>(test.Write(volume, 0, data));
+    test.Sleep(2'000'000);
+    static_cast<void>(test.Write(volume, 0, data));
+    static_cast<void>(RunTask(test.loop, test.array->FlushAll()));
+    static_cast<void>(RunTask(test.loop, test.array->Close()));
+    test.Kill();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, DeviceLoss,
