@@ -12,6 +12,7 @@ namespace {
 struct Found {
   Device* device;
   Superblock superblock;
+  bool doubtful = false;
 };
 
 // Or has another in its place.
@@ -150,7 +151,7 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
 
 }  // namespace
 
-Task<Result<Superblock>> ReadSuperblock(Device& device) {
+Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful) {
   if (device.size_bytes() < kSuperblockAreaBytes) {
     co_return Fail(ErrorCode::kInvalidArgument,
                    device.name() + " is too small to be a member of an array; leave it out");
@@ -168,6 +169,11 @@ Task<Result<Superblock>> ReadSuperblock(Device& device) {
       copies.push_back(Fail(std::move(status).error()));
     }
   }
+  if (doubtful != nullptr) {
+    *doubtful = std::any_of(copies.begin(), copies.end(), [](const Result<Superblock>& copy) {
+      return !copy.ok() && CannotBeRead(copy.error().code);
+    });
+  }
   co_return NewerCopy(device, std::move(copies[0]), std::move(copies[1]));
 }
 
@@ -175,13 +181,14 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
   static_cast<void>(loop);
   std::vector<Found> found;
   for (Device* device : devices) {
-    Task<Result<Superblock>> reading = ReadSuperblock(*device);
+    bool doubtful = false;
+    Task<Result<Superblock>> reading = ReadSuperblock(*device, &doubtful);
     Result<Superblock> superblock = co_await reading;
     if (!superblock.ok() && CannotBeRead(superblock.error().code)) {
       continue;  // counts as missing
     }
     EPLOG_CO_TRY(superblock);
-    found.push_back({device, std::move(*superblock)});
+    found.push_back({device, std::move(*superblock), doubtful});
   }
   if (found.empty()) {
     co_return Fail(ErrorCode::kTooManyFailures, "no member of the array is there");
@@ -189,6 +196,15 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
   Status same = CheckSameArray(found);
   EPLOG_CO_TRY(same);
   Result<Superblock> winner = PickWinner(found);
+  const bool any_doubt =
+      std::any_of(found.begin(), found.end(), [](const Found& item) { return item.doubtful; });
+  if (!winner.ok() && any_doubt) {
+    // Who shows an older epoch since its newest copy is damaged counts as missing.
+    std::erase_if(found, [](const Found& item) { return item.doubtful; });
+    if (!found.empty()) {
+      winner = PickWinner(found);
+    }
+  }
   EPLOG_CO_TRY(winner);
 
   Assembly assembly;

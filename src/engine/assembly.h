@@ -25,7 +25,8 @@ struct Assembly {
 // a newer format; more than m devices missing or stale.
 Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices);
 
-// The newest valid copy on one device.
-Task<Result<Superblock>> ReadSuperblock(Device& device);
+// The newest valid copy on one device. `doubtful`, if given, says whether the other one could not
+// be read or is damaged: then that may have been the newest.
+Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful = nullptr);
 
 }  // namespace eplog

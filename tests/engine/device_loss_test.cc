@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "format/superblock.h"
 #include "layout/geometry.h"
 #include "tests/engine/array_fixture.h"
 
@@ -327,6 +328,31 @@ TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
     static_cast<void>(RunTask(test.loop, test.array->FlushAll()));
     static_cast<void>(RunTask(test.loop, test.array->Close()));
     test.Kill();
+  }
+}
+
+// A damaged copy of a superblock leaves the other, which may be of an earlier life: then the device
+// counts as missing, and the array opens without it.
+TEST(Superblocks, ADamagedCopyIsNoReasonToRefuse) {
+  for (const uint64_t copy : kSuperblockCopyOffset) {
+    for (uint32_t device = 0; device < 5; ++device) {
+      TestArray test(SlowShape(4, 1));
+      const VolumeId volume = test.CreateVolume("v", 1 << 20);
+      Random random(3);
+      const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
+      ASSERT_TRUE(test.Write(volume, 0, data).ok());
+      ASSERT_TRUE(test.Close().ok());
+      const Buffer garbage = test.pool.GetZeroed(kSuperblockCopyBytes);
+      const iovec part{const_cast<std::byte*>(garbage.data()), 512};
+      ASSERT_TRUE(RunTask(test.loop, test.memory(device).Read(copy, std::span(&part, 1))).ok());
+      garbage.span()[200] ^= std::byte{1};
+      ASSERT_TRUE(RunTask(test.loop, test.memory(device).Write(copy, std::span(&part, 1))).ok());
+      test.Open();
+      ASSERT_TRUE(test.array != nullptr);
+      EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
+      const DeviceState state = test.array->GetStatus().devices[device].state;
+      EXPECT_TRUE(state == DeviceState::kOk || state == DeviceState::kMissing);
+    }
   }
 }
 
