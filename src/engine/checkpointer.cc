@@ -109,7 +109,12 @@ Task<Status> Checkpointer::WriteRun(Snapshot& snapshot, RunDescriptor& run, bool
     const uint64_t began_us = core_.loop.NowUs();
     const uint64_t fit = std::min(kBatchBlocks, area - header.block);
     while (more && stream.size() < fit * kPagePayloadBytes) {
-      more = snapshot.Next(stream, fit * kPagePayloadBytes - stream.size());
+      const uint64_t step = core_.hooks.checkpoint_step_bytes;
+      const uint64_t left = fit * kPagePayloadBytes - stream.size();
+      more = snapshot.Next(stream, step == 0 ? left : std::min(step, left));
+      if (step != 0) {
+        co_await core_.loop.Sleep(core_.random.Below(200));
+      }
     }
     const uint64_t pages = std::min(fit, DivideUp(stream.size(), kPagePayloadBytes));
     Buffer batch = core_.pool.Get(pages * kBlockBytes);

@@ -189,6 +189,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.engine_flush_us = OneOf(random, {3'000, 30'000, 300'000, 5'000'000, 5'000'000});
   plan.lowest_slot_first = random.OneIn(2);
   plan.headers_a_ring_block = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 3, 6}));
+  plan.checkpoint_step_bytes = static_cast<uint32_t>(OneOf(random, {0, 1, 40, 400}));
   plan.incremental_checkpoints = !random.OneIn(4);
   plan.buffers.device_chunks = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 2, 4, 16}));
   plan.buffers.stripes = static_cast<uint32_t>(OneOf(random, {0, 0, 1, 3}));

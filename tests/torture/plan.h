@@ -60,6 +60,7 @@ struct SeedPlan {
   // Free choices of the engine (EngineHooks).
   bool lowest_slot_first = false;
   uint32_t headers_a_ring_block = 0;
+  uint32_t checkpoint_step_bytes = 0;
   bool incremental_checkpoints = false;
   BufferSizes buffers;
   bool resizes_buffers = false;  // while running

@@ -83,6 +83,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
   hooks.headers_a_ring_block = plan_.headers_a_ring_block;
+  hooks.checkpoint_step_bytes = plan_.checkpoint_step_bytes;
   hooks.incremental_checkpoints = plan_.incremental_checkpoints;
   return options;
 }
