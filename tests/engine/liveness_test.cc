@@ -420,7 +420,7 @@ TEST(Failures, LeaveNoRequestBehind) {
       test.delayed(device.value)
           .set_delays({.read_us = 80, .write_us = slow ? 50'000U : 30U, .flush_us = 300});
       if (kind == IoKind::kRing && device.value == 3 && --until_fault == 0) {
-        test.faulty(3).Add({.kinds = MaskOf(RequestKind::kWrite)});
+        test.faulty(3).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
       }
     };
     test.Open();

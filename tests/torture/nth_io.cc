@@ -61,7 +61,9 @@ class Run {
   Task<void> ReadAll(const char* name);
   // A device that fails, once or for good, fails no request: there is redundancy for it. No space
   // below may.
-  [[nodiscard]] bool MayFail() const { return fault_.plan.style == FaultStyle::kNoSpace; }
+  [[nodiscard]] bool MayFail() const {
+    return fault_.plan.style == FaultStyle::kNoSpace || !factory_.survives_failures();
+  }
   Status CreateResult();
   std::string Reopen();
   void Drop();
