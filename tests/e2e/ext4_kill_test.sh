@@ -43,7 +43,7 @@ start_load() {  # ROUND
   local writer before
   before=$(wc -l <"$WORK/record.0")
   for ((writer = 0; writer < WRITERS; ++writer)); do
-    put_load python3 "$HERE/file_writer.py" write "$FS" "$WORK/record.$writer" "$writer" "$SEED.$1.$writer"
+    put_load python3 "$HERE/file_writer.py" write "$FS" "$WORK/record.$writer" "$writer" "$SEED.$1.$writer" "$MNT"
   done
   # Unsynced work beside it.
   put_load python3 "$HERE/file_writer.py" churn "$FS/include/linux" "$FS/copy"

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Writes files that are known to be durable, and checks them.
 
-write DIRECTORY RECORD ID SEED   creates, replaces and overwrites files until it is killed or a call fails. RECORD, which lies
+write DIRECTORY RECORD ID SEED MOUNT
+                                 creates, replaces and overwrites files until it is killed or a call fails. RECORD, which lies
                                  outside the array, gets a line "try NAME SUM" before a content may appear under a name
-                                 and "safe NAME SUM" after fsync of the file and of its directory have returned.
+                                 and "safe NAME SUM" after fsync of the file and of its directory have returned, and the
+                                 daemon that serves MOUNT was seen alive after that: an fsync that joins a transaction
+                                 whose commit has just failed, since the daemon was killed, can return success.
 churn FROM TO                    copies a tree and removes the copy again and again, nothing of it synced.
 note DIRECTORY RECORD            records every file below DIRECTORY as it is now, as safe.
 check DIRECTORY RECORD...        prints how many safe files were verified. A file must hold its last safe content or one
@@ -45,7 +48,7 @@ def put(path, content):
         os.fsync(file.fileno())
 
 
-def write(directory, record_path, writer, seed):
+def write(directory, record_path, writer, seed, mountpoint):
     rng = random.Random(seed)
     record = Record(record_path)
     own = os.path.join(directory, "writer" + writer)
@@ -67,6 +70,7 @@ def write(directory, record_path, writer, seed):
         put(os.path.join(own, name + ".new"), content)
         os.rename(os.path.join(own, name + ".new"), os.path.join(own, name))
         sync_directory(own)
+        os.statvfs(mountpoint)  # answered by the daemon, or an error
         record.line("safe", key, total)
 
 

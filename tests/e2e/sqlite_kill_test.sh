@@ -44,7 +44,7 @@ boot disk "${OPTIONS[@]}"
 COMMITS=0
 for ((round = 1; round <= ROUNDS; ++round)); do
   journal=$([ $((round % 2)) -eq 1 ] && echo WAL || echo TRUNCATE)
-  put_load python3 "$HERE/sqlite_writer.py" write "$FS/database" "$RECORD" "$SEED.$round" "$journal"
+  put_load python3 "$HERE/sqlite_writer.py" write "$FS/database" "$RECORD" "$SEED.$round" "$journal" "$MNT"
   wait_for_work "$RECORD" "$(wc -l <"$RECORD")"
   random_sleep 500 3000
   crash

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Commits numbered rows to a database, and checks them.
 
-write DATABASE RECORD SEED JOURNAL  transactions of one or several rows until killed or a call fails. RECORD, which lies outside the
-                                    array, gets the last number of a transaction once COMMIT has returned.
+write DATABASE RECORD SEED JOURNAL MOUNT
+                                    transactions of one or several rows until killed or a call fails. RECORD, which lies outside the
+                                    array, gets the last number of a transaction once COMMIT has returned and the daemon
+                                    that serves MOUNT was seen alive after that: fsync can return success when the daemon
+                                    has just been killed (the file system's transaction failed, and it was too late to
+                                    hear of that).
 check DATABASE RECORD               prints how many commits were verified. Exit status 42: one is lost or wrong.
 
 synchronous=FULL makes a commit durable with the journal modes WAL and TRUNCATE. (With DELETE it would need EXTRA: the removal
@@ -31,7 +35,7 @@ def connect(path):
     return sqlite3.connect(path, isolation_level=None, timeout=30)
 
 
-def write(path, record_path, seed, journal):
+def write(path, record_path, seed, journal, mountpoint):
     rng = random.Random(seed)
     record = os.open(record_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     database = connect(path)
@@ -49,6 +53,7 @@ def write(path, record_path, seed, journal):
             content = payload(number)
             database.execute("INSERT INTO row VALUES (?, ?, ?)", (number, content, checksum(number, content)))
         database.execute("COMMIT")
+        os.statvfs(mountpoint)  # answered by the daemon, or an error
         os.write(record, b"%d\n" % number)
 
 
