@@ -78,7 +78,7 @@ Task<void> Rebuilder::Run() {
     Task<Status> pass = Pass();
     const Status status = co_await pass;
     if (!Ended() && core_.joining != 0) {
-      // Somebody still holds what keeps it from being ok, or a stripe cannot be read for now.
+      // Somebody still holds what keeps it from being ok, or a stripe cannot be read at the moment.
       co_await wake_.WaitUntil(core_.loop.NowUs() + kRetryUs);
     }
   }
