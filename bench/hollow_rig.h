@@ -21,6 +21,7 @@
 #include "eplog/array.h"
 #include "layout/geometry.h"
 #include "runtime/event_loop.h"
+#include "runtime/run_task.h"
 #include "runtime/task_group.h"
 
 namespace eplog::bench {
@@ -105,17 +106,6 @@ class HollowDevice final : public Device {
   std::byte* bytes_ = nullptr;
   DeviceCapabilities capabilities_;
 };
-
-template <typename T>
-T RunTask(EventLoop& loop, Task<T> task) {
-  std::optional<T> result;
-  loop.Spawn([](Task<T> inner, std::optional<T>& out) -> Task<void> {
-    out.emplace(co_await inner);
-  }(std::move(task), result));
-  const bool done = loop.RunUntil([&] { return result.has_value(); });
-  EPLOG_CHECK(done, "the task can never end");
-  return std::move(*result);
-}
 
 inline void Require(const Status& status, const char* what) {
   if (!status.ok()) {

@@ -28,6 +28,7 @@
 #include "device/memory_device.h"
 #include "eplog/array.h"
 #include "runtime/io_uring_loop.h"
+#include "runtime/run_task.h"
 #include "runtime/virtual_loop.h"
 
 namespace eplog {
@@ -74,17 +75,6 @@ void Require(const Status& status, const char* what) {
     fmt::print(stderr, "{}: {}\n", what, status.error().ToString());
     std::exit(1);
   }
-}
-
-template <typename T>
-T RunTask(EventLoop& loop, Task<T> task) {
-  std::optional<T> result;
-  loop.Spawn([](Task<T> inner, std::optional<T>& out) -> Task<void> {
-    T value = co_await inner;
-    out.emplace(std::move(value));
-  }(std::move(task), result));
-  EPLOG_CHECK(loop.RunUntil([&] { return result.has_value(); }), "the task can never end");
-  return std::move(*result);
 }
 
 // Memory devices, an array over them and its one volume.

@@ -9,33 +9,15 @@
 #include <string>
 #include <string_view>
 
-#include "base/check.h"
 #include "base/result.h"
 #include "cli/array_file.h"
 #include "cli/members.h"
 #include "eplog/array.h"
 #include "frontend/json.h"
 #include "runtime/io_uring_loop.h"
+#include "runtime/run_task.h"
 
 namespace eplog::cli {
-
-namespace internal {
-template <typename T>
-Task<void> KeepResult(Task<T> task, std::optional<T>& result) {
-  T value = co_await task;
-  result.emplace(std::move(value));
-}
-}  // namespace internal
-
-// Turn the loop until `task` ends.
-template <typename T>
-T RunTask(EventLoop& loop, Task<T> task) {
-  std::optional<T> result;
-  loop.Spawn(internal::KeepResult(std::move(task), result));
-  const bool ended = loop.RunUntil([&result] { return result.has_value(); });
-  EPLOG_CHECK(ended, "a task waits for something that cannot happen");
-  return std::move(*result);
-}
 
 // From the kernel.
 uint64_t Entropy();

@@ -28,7 +28,6 @@ struct Rebuilder::Repair {
   KeyedLocks::Guard lock;
   Pins pins;
   uint64_t states = 0;
-  std::vector<Buffer> chunks;  // those of the gaps, in the order of the row's changes
   RecordWrite record;
   bool ready = false;
   bool submitted = false;
@@ -150,9 +149,7 @@ Task<Status> Rebuilder::RebuildRows() {
         batch.push_back(StripeIndex(first + s));
       }
       const bool busy = core_.last_request_us + kRecentUs > core_.loop.NowUs();
-      const bool last = group + 1 == rows.groups() && s + 1 == rows.StripesIn(group);
-      if (batch.size() >= (busy ? kStripesBesideOthers : kStripesAtOnce) ||
-          (last && !batch.empty())) {
+      if (batch.size() >= (busy ? kStripesBesideOthers : kStripesAtOnce)) {
         const uint64_t since = core_.loop.NowUs();
         Task<Status> rebuilding = RebuildBatch(std::exchange(batch, {}));
         Status status = co_await rebuilding;

@@ -16,24 +16,10 @@
 #include "device/wrappers.h"
 #include "engine/hooks.h"
 #include "eplog/array.h"
+#include "runtime/run_task.h"
 #include "runtime/virtual_loop.h"
 
 namespace eplog {
-
-// Runs a task to its end on the loop and returns what it returns.
-template <typename T>
-T RunTask(EventLoop& loop, Task<T> task) {
-  std::optional<T> result;
-  loop.Spawn([](Task<T> inner, std::optional<T>& out) -> Task<void> {
-    out.emplace(co_await inner);
-  }(std::move(task), result));
-  const bool done = loop.RunUntil([&] { return result.has_value(); });
-  EXPECT_TRUE(done) << "the task can never end";
-  if (!done) {
-    std::abort();
-  }
-  return std::move(*result);
-}
 
 struct ArrayShape {
   uint32_t n = 8;

@@ -20,12 +20,17 @@ constexpr uint32_t kDevices = kSsdCount + kParity;
 constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
 constexpr uint64_t kSize = 40 * kStripe;
 
-ArrayShape Shape(JournalMode journal) {
+ArrayShape SmallShape(uint32_t n, uint32_t m) {
   ArrayShape shape;
-  shape.n = kSsdCount;
-  shape.m = kParity;
+  shape.n = n;
+  shape.m = m;
   shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{2} << 20;
+  shape.log_bytes = uint64_t{4} << 20;
+  return shape;
+}
+
+ArrayShape Shape(JournalMode journal) {
+  ArrayShape shape = SmallShape(kSsdCount, kParity);
   shape.journal = journal;
   return shape;
 }
@@ -212,11 +217,7 @@ TEST_P(DeviceLoss, AReplacementMayFailToo) {
 }
 
 ArrayShape SlowShape(uint32_t n, uint32_t m) {
-  ArrayShape shape;
-  shape.n = n;
-  shape.m = m;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
+  ArrayShape shape = SmallShape(n, m);
   shape.ssd_delays = kSsdDelays;
   shape.log_delays = kLogDelays;
   return shape;
