@@ -14,7 +14,7 @@ namespace eplog {
 namespace {
 
 constexpr uint64_t kBatchBlocks = 256;  // pages read at once
-constexpr size_t kBatchesAhead = 4;     // read while earlier ones are decoded
+constexpr size_t kBatchesAhead = 8;     // read while earlier ones are decoded
 
 struct Pages {
   PageHeader first;
@@ -55,6 +55,7 @@ class PageStream {
       : core_(core),
         pages_(pages),
         live_(pages.ssd_mask & core.members.live_mask()),
+        turn_(static_cast<uint8_t>(live_ == 0 ? 0 : std::countr_zero(live_))),
         group_(core.loop) {}
 
   // Until no read is on its way. Before this object goes.
@@ -123,8 +124,12 @@ class PageStream {
     }
   }
 
+  // From all SSDs that have a copy in turn: they read at once.
   Task<Status> Read(Batch& batch, uint64_t block) {
-    const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(live_)));
+    const DeviceIndex ssd = turn_;
+    const uint64_t behind = live_ >> (turn_.value + 1);
+    turn_ = DeviceIndex(static_cast<uint8_t>(
+        behind != 0 ? turn_.value + 1 + std::countr_zero(behind) : std::countr_zero(live_)));
     Task<Status> read =
         core_.members.ReadBytes(ssd, core_.geometry.MetadataOffset(block), batch.buffer.span());
     const Status status = co_await read;
@@ -153,6 +158,7 @@ class PageStream {
   Core& core_;
   const Pages pages_;
   const uint64_t live_;
+  DeviceIndex turn_;  // who reads next
   TaskGroup group_;
   std::deque<std::unique_ptr<Batch>> ahead_;
   uint64_t asked_ = 0;

@@ -403,8 +403,23 @@ void Recovery::MendInRam() {
 }
 
 void Recovery::TakeSpace() {
-  core_.state->ForEachSlot(
-      [this](DeviceIndex ssd, SlotIndex slot) { core_.space.MarkUsed(ssd, slot); });
+  // What was written together lies together: most slots continue a run.
+  struct SlotRun {
+    uint32_t first = 0;
+    uint32_t end = 0;
+  };
+  std::array<SlotRun, kMaxSsds> runs{};
+  core_.state->ForEachSlot([this, &runs](DeviceIndex ssd, SlotIndex slot) {
+    SlotRun& run = runs[ssd.value];
+    if (slot.value != run.end) {
+      core_.space.MarkUsed(ssd, SlotIndex(run.first), run.end - run.first);
+      run.first = slot.value;
+    }
+    run.end = slot.value + 1;
+  });
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    core_.space.MarkUsed(DeviceIndex(i), SlotIndex(runs[i].first), runs[i].end - runs[i].first);
+  }
   for (const FoundBlock& block : ring_blocks_) {
     const bool needed =
         std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {

@@ -61,17 +61,23 @@ struct Column {
 // Where the word of an SSD stands among a group's words, which are stripe by stripe.
 class WordPlaces {
  public:
-  WordPlaces(const Geometry& geometry, uint32_t group) : geometry_(geometry) {
+  WordPlaces(const Geometry& geometry, uint32_t group) : n_(geometry.n) {
+    for (uint32_t p = 0; p < n_; ++p) {
+      for (uint8_t ssd = 0; ssd < n_; ++ssd) {
+        index_at_[p][ssd] = static_cast<uint8_t>(geometry.IndexAt(p, DeviceIndex(ssd)));
+      }
+    }
     for (uint32_t i = 0; i < kRowGroupStripes; ++i) {
       parity_[i] = geometry.FirstParitySsd(StripeIndex(group * kRowGroupStripes + i));
     }
   }
   [[nodiscard]] size_t At(uint32_t i, DeviceIndex ssd) const {
-    return size_t{i} * geometry_.n + geometry_.IndexAt(parity_[i], ssd);
+    return size_t{i} * n_ + index_at_[parity_[i]][ssd.value];
   }
 
  private:
-  const Geometry& geometry_;
+  uint32_t n_;
+  std::array<std::array<uint8_t, kMaxSsds>, kMaxSsds> index_at_;  // by FirstParitySsd, SSD
   std::array<uint32_t, kRowGroupStripes> parity_{};
 };
 
@@ -231,8 +237,13 @@ class ItemReader {
       default:
         in_.Fail();
     }
+    size_t crcs = 0;
+    for (uint32_t i = 0; i < column.stripes; ++i) {
+      crcs += column.raw[i] != SlotWord::Zero().raw() ? 1 : 0;
+    }
+    ByteReader stored(in_.Bytes(crcs * sizeof(uint32_t)));
     for (uint32_t i = 0; i < column.stripes && in_.ok(); ++i) {
-      column.crcs[i] = column.raw[i] != SlotWord::Zero().raw() ? in_.U32() : 0;
+      column.crcs[i] = column.raw[i] != SlotWord::Zero().raw() ? stored.U32() : 0;
     }
   }
 

@@ -93,9 +93,18 @@ void State::CountAnew() {
     const uint32_t first = group * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(group).empty() && s < rows.StripesIn(group); ++s) {
       const StripeIndex stripe(first + s);
-      notes_[stripe.value] = BareParity(stripe) != 0 ? kBare : 0;
-      for (uint32_t i = 0; i < geometry_.n; ++i) {
-        absent_[geometry_.SsdOf(stripe, i).value] += rows.Get(stripe, i).word.is_absent() ? 1 : 0;
+      const auto words = rows.Group(group).subspan(size_t{s} * geometry_.n, geometry_.n);
+      bool bare = false;
+      for (uint32_t i = geometry_.k(); i < geometry_.n; ++i) {
+        bare |= words[i].word.is_zero();
+      }
+      notes_[stripe.value] = bare ? kBare : 0;
+      bool gaps = false;  // seldom; where they lie takes a division
+      for (const RowWord& word : words) {
+        gaps |= word.word.is_absent();
+      }
+      for (uint32_t i = 0; gaps && i < geometry_.n; ++i) {
+        absent_[geometry_.SsdOf(stripe, i).value] += words[i].word.is_absent() ? 1 : 0;
       }
     }
   }

@@ -149,14 +149,20 @@ class State {
 
 template <typename Visit>
 void State::ForEachSlot(Visit&& visit) const {
+  std::array<std::array<DeviceIndex, kMaxSsds>, kMaxSsds> ssd_at;  // by FirstParitySsd, position
+  for (uint32_t p = 0; p < geometry_.n; ++p) {
+    for (uint32_t i = 0; i < geometry_.n; ++i) {
+      ssd_at[p][i] = geometry_.SsdAt(p, i);
+    }
+  }
   for (uint32_t group = 0; group < rows.groups(); ++group) {
     const auto words = rows.Group(group);
     for (size_t at = 0; at < words.size(); at += geometry_.n) {
       const StripeIndex stripe(group * kRowGroupStripes + static_cast<uint32_t>(at / geometry_.n));
-      const uint32_t parity = geometry_.FirstParitySsd(stripe);
+      const auto& ssds = ssd_at[geometry_.FirstParitySsd(stripe)];
       for (uint32_t i = 0; i < geometry_.n; ++i) {
         if (words[at + i].word.has_slot()) {
-          visit(geometry_.SsdAt(parity, i), words[at + i].word.slot());
+          visit(ssds[i], words[at + i].word.slot());
         }
       }
     }

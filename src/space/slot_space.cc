@@ -18,11 +18,19 @@ SlotSpace::SlotSpace(const Geometry& geometry) : geometry_(geometry), ssds_(geom
   }
 }
 
-void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex slot) {
-  EPLOG_CHECK(!IsUsed(ssd, slot), "I1: a slot is referenced twice");
-  ssds_[ssd.value].used[slot.value / 64] |= uint64_t{1} << (slot.value % 64);
-  --ssds_[ssd.value].free;
-  Forget(ssds_[ssd.value], slot);
+void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count) {
+  Ssd& space = ssds_[ssd.value];
+  for (uint32_t at = first.value; at < first.value + count;) {
+    const uint32_t bits = std::min(64 - at % 64, first.value + count - at);
+    const uint64_t mask = (bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1) << at % 64;
+    EPLOG_CHECK((space.used[at / 64] & mask) == 0, "I1: a slot is referenced twice");
+    space.used[at / 64] |= mask;
+    at += bits;
+  }
+  space.free -= count;
+  for (uint32_t at = first.value; !space.freed.empty() && at < first.value + count; ++at) {
+    Forget(space, SlotIndex(at));
+  }
 }
 
 void SlotSpace::NoteFreed() {

@@ -26,8 +26,9 @@ class SlotSpace {
   // Claim the lowest free slot instead of the next one (tests: reuse comes at once).
   void set_lowest_first(bool lowest) { lowest_first_ = lowest; }
 
-  // While loading: the slot is in use.
-  void MarkUsed(DeviceIndex ssd, SlotIndex slot);
+  // While loading: these slots, side by side, are in use.
+  void MarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count);
+  void MarkUsed(DeviceIndex ssd, SlotIndex slot) { MarkUsed(ssd, slot, 1); }
 
   // The next free slot after the last one handed out, so that fresh stripes get consecutive slots.
   // There is one.
