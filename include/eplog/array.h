@@ -23,6 +23,7 @@
 #include "base/types.h"
 #include "device/device.h"
 #include "eplog/options.h"
+#include "eplog/report.h"
 #include "eplog/status.h"
 #include "runtime/event_loop.h"
 #include "runtime/task.h"
@@ -38,16 +39,6 @@ struct VolumeInfo {
 
 inline constexpr uint64_t kMaxVolumeBytes = uint64_t{1} << 50;
 inline constexpr size_t kMaxVolumeNameBytes = 200;
-
-// What an offline check found. `problems` has at most 1000 lines; the counters count all.
-struct CheckReport {
-  uint64_t rows_checked = 0;
-  uint64_t chunks_checked = 0;
-  uint64_t parity_checked = 0;
-  uint64_t log_stripes_checked = 0;
-  uint64_t problems_found = 0;
-  std::vector<std::string> problems;
-};
 
 // What becomes of a range that is trimmed; it reads as zeros either way.
 enum class TrimMode : uint8_t {
@@ -125,8 +116,11 @@ class Array {
   virtual Task<Result<uint64_t>> DiscardFree(Progress progress) = 0;
   // Every reference, CRC and parity. Changes nothing. For a read-only opened or idle array.
   virtual Task<Result<CheckReport>> Check(Progress progress) = 0;
+  // The same beside all other work, references excepted, resting while there are requests. With
+  // `heal` what is wrong is written anew from redundancy (not if opened read-only). kBusy while
+  // another runs.
+  virtual Task<Result<CheckReport>> Scrub(bool heal, Progress progress) = 0;
 
-  // From now on; what is over smaller sizes is drained at once.
   // Devices are named by their place in ArrayStatus::devices.
   // The device is lost from now on, as if it had failed; durable on return. kInvalidArgument if it
   // is lost already or if more than m would be.
@@ -136,6 +130,7 @@ class Array {
   // restarts. Borrowed until the array is destroyed.
   virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
 
+  // From now on; what is over smaller sizes is drained at once.
   virtual void SetBuffers(const BufferSizes& sizes) = 0;
 
   [[nodiscard]] virtual ArrayStatus GetStatus() const = 0;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "eplog/events.h"
+
 namespace eplog {
 
 struct EngineHooks;  // engine/hooks.h: for tests only
@@ -62,6 +64,11 @@ struct OpenOptions {
       true;  // parity commit when log or slots run short (off only for exact measurements)
   bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while
   uint64_t engine_flush_us = 5'000'000;  // nothing stays unstable for longer (I4)
+  // A device with so many failed reads, or wrong chunks, is failed as a whole if no other is
+  // missing; 0 = never.
+  uint32_t max_read_errors = 32;
+  uint32_t max_corrupt_chunks = 1024;
+  EventSink on_event;
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array
 };

@@ -7,15 +7,15 @@
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/print_report.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "frontend/report_json.h"
 
 namespace eplog::cli {
 namespace {
 
 constexpr char kVerb[] = "check";
-constexpr size_t kShownProblems = 20;
 
 struct CheckCommand {
   std::string array;
@@ -55,39 +55,17 @@ Result<Findings> Check(const ArrayFile& file) {
 }
 
 Json ToJson(const ArrayFile& file, const Findings& findings) {
-  const CheckReport& report = findings.report;
-  return {{"array",
-           {{"uuid", findings.status.uuid},
-            {"name", findings.status.name},
-            {"file", file.file.string()}}},
-          {"degraded", Degraded(findings.status)},
-          {"rows_checked", report.rows_checked},
-          {"chunks_checked", report.chunks_checked},
-          {"parity_checked", report.parity_checked},
-          {"log_stripes_checked", report.log_stripes_checked},
-          {"problems_found", report.problems_found},
-          {"problems", report.problems}};
+  Json json = {{"array",
+                {{"uuid", findings.status.uuid},
+                 {"name", findings.status.name},
+                 {"file", file.file.string()}}},
+               {"degraded", Degraded(findings.status)}};
+  json.update(ReportToJson(findings.report));
+  return json;
 }
 
 void PrintForPeople(const Findings& findings) {
-  const CheckReport& report = findings.report;
-  size_t shown = 0;
-  for (const std::string& problem : report.problems) {
-    if (shown++ == kShownProblems) {
-      break;
-    }
-    Print(Paint(Colour::kRed, "problem: ") + problem);
-  }
-  if (report.problems_found > kShownProblems) {
-    Print(fmt::format("... and {} more; --json lists up to 1000",
-                      report.problems_found - kShownProblems));
-  }
-  Print(fmt::format("checked {} rows, {} chunks, {} parities, {} log stripes of '{}': {}",
-                    report.rows_checked, report.chunks_checked, report.parity_checked,
-                    report.log_stripes_checked, findings.status.name,
-                    report.problems_found == 0
-                        ? Paint(Colour::kGreen, "all is well")
-                        : fmt::format("{} problems", report.problems_found)));
+  PrintReport(ReportToJson(findings.report), "checked", findings.status.name);
   if (Degraded(findings.status)) {
     Print(Paint(Colour::kYellow, "the array is degraded: ") + "see eplog status");
   }

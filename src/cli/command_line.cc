@@ -116,6 +116,9 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddFail(app, run);
   AddReplace(app, run);
   AddCheck(app, run);
+  AddScrub(app, run);
+  AddInject(app, run);
+  AddEvents(app, run);
   AddInspect(app, run);
 }
 

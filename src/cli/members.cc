@@ -20,15 +20,24 @@ class DeafDevice final : public ForwardingDevice {
   Task<Status> Flush() override { co_return OkStatus(); }
 };
 
-std::unique_ptr<Device> Wrap(IoUringLoop& loop, std::unique_ptr<Device> device,
-                             const MemberOptions& options) {
+Member Wrap(IoUringLoop& loop, std::unique_ptr<Device> device, const MemberOptions& options) {
   if (options.volatile_cache) {
     device = std::make_unique<VolatileCacheDevice>(loop, std::move(device));
   }
   if (options.ignore_flush) {
     device = std::make_unique<DeafDevice>(std::move(device));
   }
-  return device;
+  Member member;
+  auto inject = std::make_unique<InjectDevice>(loop, std::move(device), loop.NowUs());
+  member.inject = inject.get();
+  member.device = std::move(inject);
+  if (options.io_deadline_us != 0) {
+    auto deadline =
+        std::make_unique<DeadlineDevice>(loop, std::move(member.device), options.io_deadline_us);
+    member.deadline = deadline.get();
+    member.device = std::move(deadline);
+  }
+  return member;
 }
 
 // Somebody has to do something about these before the array may be opened at all; other errors mean
@@ -63,14 +72,14 @@ Status CheckDistinct(const ArrayFile& array) {
 
 std::vector<Device*> Members::Pointers() const {
   std::vector<Device*> out;
-  for (const auto& device : devices) {
-    out.push_back(device.get());
+  for (const Member& member : opened) {
+    out.push_back(member.device.get());
   }
   return out;
 }
 
-Result<std::unique_ptr<Device>> OpenMember(IoUringLoop& loop, const std::string& path,
-                                           const MemberOptions& options) {
+Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
+                          const MemberOptions& options) {
   auto device = FileDevice::Open(loop, path);
   if (!device.ok()) {
     return Fail(std::move(device).error());
@@ -87,7 +96,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
   for (const MemberPath& member : array.members) {
     auto device = FileDevice::Open(loop, array.Locate(member).string(), device_options);
     if (device.ok()) {
-      members.devices.push_back(Wrap(loop, std::move(*device), options));
+      members.opened.push_back(Wrap(loop, std::move(*device), options));
       continue;
     }
     if (StopsOpening(device.error())) {
@@ -96,7 +105,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
     members.missing.push_back(
         fmt::format("{} is missing: {}", member.name, device.error().ToString()));
   }
-  if (members.devices.empty()) {
+  if (members.opened.empty()) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("none of the {} members that {} lists is there ({})",
                             array.members.size(), array.file.string(), members.missing.front()));

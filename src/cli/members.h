@@ -8,7 +8,8 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
-#include "device/device.h"
+#include "device/deadline_device.h"
+#include "device/inject_device.h"
 #include "runtime/io_uring_loop.h"
 
 namespace eplog::cli {
@@ -20,23 +21,32 @@ struct MemberOptions {
   // can be seen to fail.
   bool volatile_cache = false;
   bool ignore_flush = false;
+  // A request that takes longer means that its device has failed; 0 = none ever does.
+  uint64_t io_deadline_us = 30'000'000;
+  std::string event_hook;  // a command; empty: none
+};
+
+struct Member {
+  std::unique_ptr<Device> device;
+  InjectDevice* inject = nullptr;      // inside of it
+  DeadlineDevice* deadline = nullptr;  // the same; null without a deadline
 };
 
 struct Members {
-  std::vector<std::unique_ptr<Device>> devices;  // those that could be opened
-  std::vector<std::string> missing;              // "ssd3 (/path): why", one a member that could not
+  std::vector<Member> opened;        // those that could be
+  std::vector<std::string> missing;  // "ssd3 (/path): why", one a member that could not
 
   [[nodiscard]] std::vector<Device*> Pointers() const;
 };
 
 // Open everything that array.toml lists. A member that is not there or cannot be opened is reported
 // in `missing`. Fails if one is held by another process (kBusy, naming it), if we may not open one,
-// if two names lead to one device, or if there is none at all. Members must die before the loop.
+// if two names lead to one device, or if there is none at all. The loop may die before Members, not
+// while requests are on their way.
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
                             const MemberOptions& options);
 
 // One that is to become a member.
-Result<std::unique_ptr<Device>> OpenMember(IoUringLoop& loop, const std::string& path,
-                                           const MemberOptions& options);
+Result<Member> OpenMember(IoUringLoop& loop, const std::string& path, const MemberOptions& options);
 
 }  // namespace eplog::cli

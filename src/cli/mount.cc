@@ -37,6 +37,8 @@ struct MountCommand {
   uint32_t stripe_buffer = 0;
   std::string commit_every = "off";
   std::string commit_idle = "1m";
+  std::string io_deadline = "30s";
+  std::string event_hook;
   // Not in the help: for crash tests, which kill the serving process (see MemberOptions).
   bool test_volatile_cache = false;
   bool test_ignore_flush = false;
@@ -178,18 +180,29 @@ Result<OpenOptions> OptionsOf(const MountCommand& command) {
   return open;
 }
 
-// In the serving process.
-int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
-                        const std::string& directory, const ReadyFn& ready) {
+Result<MemberOptions> MemberOptionsOf(const MountCommand& command) {
   MemberOptions options;
   options.read_only = command.read_only;
   options.volatile_cache = command.test_volatile_cache;
   options.ignore_flush = command.test_ignore_flush;
+  options.event_hook = command.event_hook;
+  EPLOG_TRY(
+      ParseOrOff(command.io_deadline, "--io-deadline", ParseDuration, options.io_deadline_us));
+  return options;
+}
+
+// In the serving process.
+int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
+                        const std::string& directory, const ReadyFn& ready) {
+  const auto options = MemberOptionsOf(command);
+  if (!options.ok()) {
+    return ReportError(kVerb, options.error());
+  }
   const auto open = OptionsOf(command);
   if (!open.ok()) {
     return ReportError(kVerb, open.error());
   }
-  auto session = Session::Open(kVerb, file, options, *open);
+  auto session = Session::Open(kVerb, file, *options, *open);
   if (!session.ok()) {
     return ReportError(kVerb, session.error());
   }
@@ -201,6 +214,9 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   Session* const opened = session->get();
   serve.release = [opened] { opened->Release(); };
   serve.open_device = [opened](const std::string& path) { return opened->OpenDevice(path); };
+  serve.inject = [opened](const std::string& path, const Injection& injection) {
+    return opened->Inject(path, injection);
+  };
   const Status served = ServeArray((*session)->loop(), (*session)->array(), serve, ready);
   return served.ok() ? kDone : ReportError(kVerb, served.error());
 }
@@ -239,6 +255,9 @@ void RemoveIfEmpty(const std::string& log) {
 }
 
 int RunMount(const MountCommand& command) {
+  if (const auto options = MemberOptionsOf(command); !options.ok()) {
+    return ReportError(kVerb, options.error());
+  }
   if (const auto open = OptionsOf(command); !open.ok()) {
     return ReportError(kVerb, open.error());
   }
@@ -305,6 +324,14 @@ void AddMount(CLI::App& app, Run& run) {
                    "commit parity after so long without a request, or off")
       ->type_name("TIME|off")
       ->capture_default_str();
+  verb->add_option("--io-deadline", command->io_deadline,
+                   "a device that does not answer for so long has failed, or off")
+      ->type_name("TIME|off")
+      ->capture_default_str();
+  verb->add_option("--event-hook", command->event_hook,
+                   "a shell command to run at each event, told in EPLOG_EVENT, EPLOG_DEVICE, "
+                   "EPLOG_TEXT, EPLOG_ARRAY and EPLOG_JSON")
+      ->type_name("CMD");
   verb->add_flag("--test-volatile-cache", command->test_volatile_cache)->group("");
   verb->add_flag("--test-ignore-flush", command->test_ignore_flush)->group("");
   verb->footer("Example:\n  eplog mount ./array ./mnt");

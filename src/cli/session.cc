@@ -45,6 +45,10 @@ Status CheckUuid(const ArrayFile& file) {
 
 }  // namespace
 
+std::string EventsPath(const ArrayFile& file) {
+  return (file.file.parent_path() / "events.jsonl").string();
+}
+
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options, OpenOptions open) {
   std::unique_ptr<Session> session(new Session());
@@ -65,6 +69,10 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   }
   open.read_only = options.read_only;
   open.entropy = Entropy();
+  if (!options.read_only) {
+    session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
+    open.on_event = [log = session->events_.get()](const ArrayEvent& event) { log->Add(event); };
+  }
   auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));
   if (!array.ok()) {
     Error error = std::move(array).error();
@@ -78,17 +86,37 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
 }
 
 Result<Device*> Session::OpenDevice(const std::string& path) {
-  for (const auto& device : members_.devices) {
-    if (device->name() == path) {
-      return device.get();  // one that failed and is to come back
+  for (const Member& member : members_.opened) {
+    if (member.device->name() != path) {
+      continue;
+    }
+    // One that failed and is to come back.
+    if (member.deadline != nullptr && member.deadline->unanswered() != 0) {
+      return Fail(ErrorCode::kBusy,
+                  fmt::format("{} still has {} requests that it did not answer: unmount, and mount "
+                              "again when it is well",
+                              path, member.deadline->unanswered()));
+    }
+    return member.device.get();
+  }
+  auto member = OpenMember(*loop_, path, options_);
+  if (!member.ok()) {
+    return Fail(std::move(member).error());
+  }
+  members_.opened.push_back(std::move(*member));
+  return members_.opened.back().device.get();
+}
+
+Status Session::Inject(const std::string& path, const Injection& injection) {
+  bool found = false;
+  for (const Member& member : members_.opened) {
+    if (path.empty() || member.device->name() == path) {
+      member.inject->Set(injection);
+      found = true;
     }
   }
-  auto device = OpenMember(*loop_, path, options_);
-  if (!device.ok()) {
-    return Fail(std::move(device).error());
-  }
-  members_.devices.push_back(std::move(*device));
-  return members_.devices.back().get();
+  return found ? OkStatus()
+               : Status(Fail(ErrorCode::kNotFound, path + " is not open: is it missing?"));
 }
 
 Status Session::Close() {
@@ -97,9 +125,12 @@ Status Session::Close() {
   return closed;
 }
 
+// What has not answered stays until the loop is gone.
 void Session::Release() {
   array_.reset();
-  members_.devices.clear();
+  std::erase_if(members_.opened, [](const Member& member) {
+    return member.deadline == nullptr || member.deadline->unanswered() == 0;
+  });
 }
 
 Session::~Session() {

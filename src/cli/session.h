@@ -13,6 +13,7 @@
 #include "cli/array_file.h"
 #include "cli/members.h"
 #include "eplog/array.h"
+#include "frontend/event_log.h"
 #include "frontend/json.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
@@ -21,6 +22,9 @@ namespace eplog::cli {
 
 // From the kernel.
 uint64_t Entropy();
+
+// Where what happens to an array is written down.
+std::string EventsPath(const ArrayFile& file);
 
 // An array that this process has open. Its destructor drops it without closing: for read-only
 // arrays and errors.
@@ -42,6 +46,8 @@ class Session {
   }
   // A device that is to join the array; lives as long as the array.
   Result<Device*> OpenDevice(const std::string& path);
+  // Faults on the member at this path, or on all of them if it is empty, from now on.
+  Status Inject(const std::string& path, const Injection& injection);
   // Flush, checkpoint, stop, let the devices go. At the end of every change.
   Status Close();
   // After the array was closed by somebody else: drop it and let the devices go.
@@ -50,9 +56,10 @@ class Session {
  private:
   Session() = default;
 
-  std::unique_ptr<IoUringLoop> loop_;  // first, so that it dies last
+  Members members_;                    // first: what hangs is only let go when the loop is gone
+  std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   MemberOptions options_;
-  Members members_;
+  std::unique_ptr<EventLog> events_;
   std::unique_ptr<Array> array_;
 };
 

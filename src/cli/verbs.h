@@ -23,6 +23,9 @@ void AddDiscard(CLI::App& app, Run& run);
 void AddFail(CLI::App& app, Run& run);
 void AddReplace(CLI::App& app, Run& run);
 void AddCheck(CLI::App& app, Run& run);
+void AddScrub(CLI::App& app, Run& run);
+void AddInject(CLI::App& app, Run& run);
+void AddEvents(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);
 
 // The wording that all verbs share.

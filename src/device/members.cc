@@ -59,7 +59,8 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
   }
   MemberCounters& counters = counters_[device.value];
   const uint64_t start = loop_.NowUs();
-  Task<Status> read = devices_[device.value]->Read(offset_bytes, into);
+  Device* const asked = devices_[device.value];
+  Task<Status> read = asked->Read(offset_bytes, into);
   Status status = co_await read;
   counters.latency.Add(loop_.NowUs() - start);
   ++counters.reads;
@@ -71,6 +72,9 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
   } else {
     ++counters.read_errors;
     status.error().device = device.value;
+    if (status.error().code == ErrorCode::kDeviceFailed) {
+      Failed(device, asked, status.error());
+    }
   }
   co_return status;
 }

@@ -5,7 +5,8 @@
 // lack of space below, makes its device *lost*: no request reaches it any more, and the listener
 // hears of it at once. Who asked for the write gets kDeviceFailed and need not care (Absorb), since
 // nothing is acknowledged before the loss is written down on the survivors (I11). Before that call
-// failures are only returned. A failed read is always only returned.
+// failures are only returned. A failed read is only returned too, unless it says that the device is
+// gone or hangs (kDeviceFailed).
 #pragma once
 
 #include <array>

@@ -26,6 +26,8 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       membership_(core_, {appender_, flusher_, superblocks_, checkpointer_, keeper_, admission_}),
       rebuilder_(core_, appender_, flusher_, admission_, reader_, writer_, committer_,
                  checkpointer_, membership_),
+      healer_(core_, appender_, flusher_, admission_, reader_, writer_, committer_, buffered_,
+              membership_),
       discarder_(core_, admission_),
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       requests_(loop) {
@@ -110,6 +112,8 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     discarder_.Open();
     volumes_.Open();
     rebuilder_.Open();
+    reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
+    healer_.Open();
   }
   co_return OkStatus();
 }
@@ -123,6 +127,8 @@ Task<Status> ArrayImpl::Close() {
   if (core_.options.read_only) {
     co_return OkStatus();
   }
+  Task<void> healer_closing = healer_.Close();
+  co_await healer_closing;
   Task<void> rebuilder_closing = rebuilder_.Close();
   co_await rebuilder_closing;
   Task<void> discarder_closing = discarder_.Close();

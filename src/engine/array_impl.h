@@ -16,6 +16,7 @@
 #include "engine/core.h"
 #include "engine/discarder.h"
 #include "engine/flusher.h"
+#include "engine/healer.h"
 #include "engine/keeper.h"
 #include "engine/membership.h"
 #include "engine/rebuilder.h"
@@ -54,6 +55,7 @@ class ArrayImpl final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<uint64_t>> DiscardFree(Progress progress) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
+  Task<Result<CheckReport>> Scrub(bool heal, Progress progress) override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
@@ -109,10 +111,12 @@ class ArrayImpl final : public Array {
   Keeper keeper_;
   Membership membership_;
   Rebuilder rebuilder_;
+  Healer healer_;
   Discarder discarder_;
   eplog::Volumes volumes_;
   WaitGroup requests_;
   bool closing_ = false;
+  bool scrubbing_ = false;
   uint64_t recovery_us_ = 0;
   uint64_t entries_replayed_ = 0;
 };

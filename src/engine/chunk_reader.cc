@@ -1,6 +1,7 @@
 #include "engine/chunk_reader.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -47,6 +48,12 @@ void Pins::Release() {
 void ChunkReader::Blame(DeviceIndex device, const Error& error) {
   if (error.code == ErrorCode::kCorrupt) {
     core_.members.CountCorrupt(device);
+  }
+}
+
+void ChunkReader::NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word) {
+  if (on_wrong_ && word.has_slot() && core_.members.live(ssd)) {
+    on_wrong_(stripe);
   }
 }
 
@@ -101,6 +108,7 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     if (core_.state->Latest(chunk) != found) {
       continue;  // a newer version came meanwhile
     }
+    NoteWrong(core_.geometry.StripeOf(chunk), core_.geometry.SsdOf(chunk), found.word);
     Task<Status> decode = DecodeLatest(chunk, into);
     const Status decoded = co_await decode;
     if (decoded.ok() || core_.state->Latest(chunk) == found) {
@@ -196,6 +204,10 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
   if (rebuilt != nullptr) {
     *rebuilt = bad;
   }
+  for (uint64_t mask = bad; mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(mask));
+    NoteWrong(stripe, g.SsdOf(stripe, i), words[i].word);
+  }
   const uint64_t data_mask = (uint64_t{1} << g.k()) - 1;
   const uint64_t all = (uint64_t{1} << g.n) - 1;
   const Status decoded = core_.code.Decode(g.k(), std::span(chunks).first(g.n), all & ~bad,
@@ -241,6 +253,10 @@ Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view,
   }
   for (uint32_t i = 0; i < d; ++i) {
     chunks[i] = data[i].data();
+    if ((bad >> i & 1) != 0) {
+      const ChunkIndex chunk = view.members[i].chunk;
+      NoteWrong(g.StripeOf(chunk), g.SsdOf(chunk), view.members[i].word);
+    }
   }
   const uint64_t all = (uint64_t{1} << (d + g.m)) - 1;
   const uint64_t members = (uint64_t{1} << d) - 1;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -34,6 +35,9 @@ class ChunkReader {
   // `appender` may be null before the array is open (recovery, read-only).
   ChunkReader(Core& core, Appender* appender) : core_(core), appender_(appender) {}
 
+  // Called with a stripe of which something that a device should have is wrong or unreadable.
+  void set_on_wrong(std::function<void(StripeIndex)> on_wrong) { on_wrong_ = std::move(on_wrong); }
+
   // The latest version of a chunk into `into` (chunk_bytes, aligned).
   Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);
 
@@ -59,9 +63,11 @@ class ChunkReader {
   Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
   Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);
   void Blame(DeviceIndex device, const Error& error);
+  void NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word);
 
   Core& core_;
   Appender* appender_;
+  std::function<void(StripeIndex)> on_wrong_;
 };
 
 }  // namespace eplog

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/random.h"
@@ -107,6 +108,7 @@ struct Core {
   void Stop(const Error& error) {
     if (!stop_error) {
       stop_error = error;
+      Tell(EventKind::kStopped, "", "the array has stopped: " + error.ToString());
       stopped.NotifyAll();
       space_changed.NotifyAll();
       append.NotifyAll();
@@ -122,6 +124,19 @@ struct Core {
     Error error = *stop_error;
     error.message = "the array has stopped: " + error.message;
     return Fail(std::move(error));
+  }
+
+  void Tell(EventKind kind, std::string device, std::string text) const {
+    ArrayEvent event;
+    event.kind = kind;
+    event.device = std::move(device);
+    event.text = std::move(text);
+    Tell(event);
+  }
+  void Tell(const ArrayEvent& event) const {
+    if (options.on_event) {
+      options.on_event(event);
+    }
   }
 
   // Free slots on an SSD beyond those that committing all that is pending, and rebuilding, will

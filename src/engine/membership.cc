@@ -50,10 +50,18 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
   core_.joining &= ~Bit(device);
   core_.changed_at[device.value] = ++core_.states;
+  const bool log = device.value >= core_.geometry.n;
+  const std::string name = core_.geometry.DeviceName(device);
+  core_.Tell(log ? EventKind::kLogDeviceLost : EventKind::kDeviceFailed, name,
+             name + " is lost: " + reasons_[device.value]);
   if (core_.lost_devices() > core_.geometry.m) {
     StopForTooMany();
     return;
   }
+  const uint32_t further = core_.geometry.m - std::min(core_.geometry.m, core_.devices_not_ok());
+  core_.Tell(EventKind::kDegraded, "",
+             "the array goes on and survives " + std::to_string(further) +
+                 " further losses; replace " + name);
   Begin();
 }
 
@@ -252,6 +260,8 @@ void Membership::TakeIn(const Join& join) {
   const DeviceIndex index = join.index;
   core_.members.Join(index, *join.device);
   core_.joining |= Bit(index);
+  const std::string name = core_.geometry.DeviceName(index);
+  core_.Tell(EventKind::kRebuildStarted, name, name + " has been replaced and is being rebuilt");
   core_.changed_at[index.value] = ++core_.states;
   reasons_[index.value].clear();
   superblocks_.Join(index);
@@ -315,7 +325,11 @@ Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {
   appender_.Unpause();
   Task<void> idle = Idle();
   co_await idle;
-  core_.hooks.devices_joined += ok ? 1 : 0;
+  if (ok) {
+    ++core_.hooks.devices_joined;
+    const std::string name = core_.geometry.DeviceName(device);
+    core_.Tell(EventKind::kRebuildFinished, name, name + " has been rebuilt and counts again");
+  }
   co_return ok;
 }
 

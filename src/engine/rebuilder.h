@@ -22,6 +22,7 @@
 #include "engine/core.h"
 #include "engine/flusher.h"
 #include "engine/membership.h"
+#include "engine/row_mender.h"
 #include "engine/writer.h"
 
 namespace eplog {
@@ -40,6 +41,7 @@ class Rebuilder {
         committer_(committer),
         checkpointer_(checkpointer),
         membership_(membership),
+        mender_(core, appender),
         running_(core.loop),
         wake_(core.loop) {}
 
@@ -56,20 +58,16 @@ class Rebuilder {
   [[nodiscard]] Progress GetProgress() const;
 
  private:
-  struct Repair;  // one stripe on its way
-
   [[nodiscard]] bool Ended() const { return closing_ || core_.stop_error.has_value(); }
   [[nodiscard]] uint64_t JoiningSsds() const;
-  [[nodiscard]] bool Gaps(StripeIndex stripe) const;
+  [[nodiscard]] uint64_t Gaps(StripeIndex stripe) const;
+  [[nodiscard]] bool Busy() const;
   [[nodiscard]] bool CommitDue() const;
   Task<void> Run();
   Task<Status> Pass();
   Task<Status> CommitOld();
   Task<Status> RebuildRows();
   Task<Status> RebuildBatch(std::vector<StripeIndex> stripes);
-  Task<Status> Decode(Repair& repair);
-  Task<Status> WriteChunk(DeviceIndex ssd, SlotIndex slot, const Buffer& chunk);
-  void GiveUp(Repair& repair);
   void Sample();
   Task<void> Breathe(uint64_t since_us);
 
@@ -82,6 +80,7 @@ class Rebuilder {
   Committer& committer_;
   Checkpointer& checkpointer_;
   Membership& membership_;
+  RowMender mender_;
   WaitGroup running_;
   Event wake_;
   bool closing_ = false;

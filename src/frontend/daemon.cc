@@ -125,9 +125,9 @@ Status Daemon::Begin() {
     return Fail(fuse.error());
   }
   fuse_ = std::move(*fuse);
-  verbs_ = std::make_unique<DaemonVerbs>(loop_, array_, *fuse_,
-                                         ServingInfo{NowUtc(), static_cast<int>(::getpid())},
-                                         options_.open_device);
+  verbs_ = std::make_unique<DaemonVerbs>(
+      loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
+      DaemonVerbs::Devices{options_.open_device, options_.inject});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();

@@ -15,6 +15,7 @@ namespace eplog {
 
 class Device;
 class IoUringLoop;
+struct Injection;
 
 struct ServeOptions {
   FuseOptions fuse;
@@ -25,6 +26,8 @@ struct ServeOptions {
   std::function<void()> release;
   // For the verb `replace`: opens a device that joins the array, and keeps it until `release`.
   std::function<Result<Device*>(const std::string& path)> open_device;
+  // For the verb `inject`: faults on the member at this path, on all if it is empty.
+  std::function<Status(const std::string& path, const Injection& injection)> inject;
 };
 
 // Serve `array` at options.fuse.mountpoint and on its control socket; returns when the mount is
@@ -34,8 +37,8 @@ struct ServeOptions {
 //
 // A signal takes the mount away even from under open files, after writing back what the kernel
 // holds dirty for them; `umount` with open files is refused. Control verbs: status, commit,
-// checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, umount (docs of each:
-// daemon_verbs.h).
+// checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, scrub,
+// inject, umount (docs of each: daemon_verbs.h).
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);
 

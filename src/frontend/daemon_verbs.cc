@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/report_json.h"
+
 namespace eplog {
 namespace {
 
@@ -41,11 +43,11 @@ tl::unexpected<Error> NoSuchVolume(const std::string& name) {
 }  // namespace
 
 DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
-                         OpenDevice open_device)
+                         Devices devices)
     : array_(array),
       fuse_(fuse),
       serving_(std::move(serving)),
-      open_device_(std::move(open_device)),
+      devices_(std::move(devices)),
       closed_event_(loop) {}
 
 DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
@@ -66,6 +68,8 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"buffers", &DaemonVerbs::SetBuffers},
       {"fail", &DaemonVerbs::FailDevice},
       {"replace", &DaemonVerbs::ReplaceDevice},
+      {"scrub", &DaemonVerbs::Scrub},
+      {"inject", &DaemonVerbs::InjectFaults},
   };
   for (const Entry& entry : kVerbs) {
     if (verb == entry.verb) {
@@ -135,13 +139,64 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   Result<uint32_t> device = DeviceArgument(request);
   EPLOG_CO_TRY(device);
   const auto path = request.find("path");
-  if (path == request.end() || !path->is_string() || open_device_ == nullptr) {
+  if (path == request.end() || !path->is_string() || devices_.open == nullptr) {
     co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
   }
-  Result<Device*> opened = open_device_(path->get<std::string>());
+  Result<Device*> opened = devices_.open(path->get<std::string>());
   EPLOG_CO_TRY(opened);
   Task<Status> replacing = array_.ReplaceDevice(*device, **opened);
   Status status = co_await replacing;
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+// {"repair": bool}
+Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
+  const auto repair = request.find("repair");
+  const bool heal = repair != request.end() && repair->is_boolean() && repair->get<bool>();
+  Task<Result<CheckReport>> scrubbing = array_.Scrub(heal, std::move(progress));
+  Result<CheckReport> report = co_await scrubbing;
+  EPLOG_CO_TRY(report);
+  co_return ReportToJson(*report);
+}
+
+// {"device": N, "read_error_rate": R, "write_error_rate": R, "corrupt": N, "misdirect": N,
+// "slow_us": N, "hang": bool, "drop": bool}; without a device all are cleared.
+Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progress*/) {
+  std::string path;
+  Injection injection;
+  if (request.contains("device")) {
+    Result<uint32_t> device = DeviceArgument(request);
+    EPLOG_CO_TRY(device);
+    const ArrayStatus status = array_.GetStatus();
+    if (*device >= status.devices.size() || status.devices[*device].path.empty()) {
+      co_return Fail(ErrorCode::kNotFound, "the device is not part of the array now");
+    }
+    path = status.devices[*device].path;
+    const auto rate = [&request](const char* name) {
+      const auto found = request.find(name);
+      return found != request.end() && found->is_number() ? found->get<double>() : 0.0;
+    };
+    const auto number = [&request](const char* name) {
+      const auto found = request.find(name);
+      return found != request.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+    };
+    const auto flag = [&request](const char* name) {
+      const auto found = request.find(name);
+      return found != request.end() && found->is_boolean() && found->get<bool>();
+    };
+    injection.read_error_rate = rate("read_error_rate");
+    injection.write_error_rate = rate("write_error_rate");
+    injection.corrupt = number("corrupt");
+    injection.misdirect = number("misdirect");
+    injection.slow_us = number("slow_us");
+    injection.hang = flag("hang");
+    injection.drop = flag("drop");
+  }
+  if (devices_.inject == nullptr) {
+    co_return Fail(ErrorCode::kUnsupported, "faults cannot be injected here");
+  }
+  Status status = devices_.inject(path, injection);
   EPLOG_CO_TRY(status);
   co_return Json();
 }

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/inject_device.h"
 #include "eplog/array.h"
 #include "frontend/control.h"
 #include "frontend/fuse_server.h"
@@ -33,9 +34,15 @@ class DaemonVerbs {
   // Opens what is to become a member of the array. Whoever provides this owns the device, for as
   // long as the array lives.
   using OpenDevice = std::function<Result<Device*>(const std::string& path)>;
+  // Faults on a member, by its path; on all if it is empty.
+  using Inject = std::function<Status(const std::string& path, const Injection& injection)>;
+  struct Devices {
+    OpenDevice open;
+    Inject inject;
+  };
 
   DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
-              OpenDevice open_device);
+              Devices devices);
 
   [[nodiscard]] Task<Result<Json>> Run(Json request, ProgressSink progress);
 
@@ -53,6 +60,8 @@ class DaemonVerbs {
   Task<Result<Json>> Discard(Json request, ProgressSink progress);
   Task<Result<Json>> FailDevice(Json request, ProgressSink progress);
   Task<Result<Json>> ReplaceDevice(Json request, ProgressSink progress);
+  Task<Result<Json>> Scrub(Json request, ProgressSink progress);
+  Task<Result<Json>> InjectFaults(Json request, ProgressSink progress);
   Task<Result<Json>> SetBuffers(Json request, ProgressSink progress);
   Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
   Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
@@ -63,7 +72,7 @@ class DaemonVerbs {
   Array& array_;
   FuseServer& fuse_;
   ServingInfo serving_;
-  OpenDevice open_device_;
+  Devices devices_;
   bool closed_ = false;
   Status close_status_;
   Event closed_event_;

@@ -35,6 +35,7 @@ struct ArrayShape {
   BufferSizes buffers;
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
+  EventSink on_event;
   // Latencies of an SSD and of a log device; none unless given.
   DeviceDelays ssd_delays;
   DeviceDelays log_delays;
@@ -97,6 +98,7 @@ class TestArray {
     options.commit = shape_.commit;
     options.checkpoint = shape_.checkpoint;
     options.read_only = read_only;
+    options.on_event = shape_.on_event;
     hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
     options.hooks = &hooks_;
     return RunTask(loop, Array::Open(loop, Devices(), options));

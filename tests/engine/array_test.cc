@@ -61,7 +61,7 @@ TEST_P(ArrayGeometry, RandomWritesSurviveKillCommitCheckpointAndRestart) {
     ASSERT_TRUE(test.Read(volume, 0, kSize) == model) << when;
     const auto report = RunTask(test.loop, test.array->Check({}));
     ASSERT_TRUE(report.ok());
-    EXPECT_EQ(report->problems_found, 0U) << when << ": " << report->problems.front();
+    EXPECT_EQ(report->problems_found, 0U) << when << ": " << report->findings.front().Text();
   };
   scribble(60);
   verify("after writing");
@@ -146,7 +146,7 @@ TEST(Array, OverwritingAFullArrayNeverMeetsNoSpace) {
     ASSERT_TRUE(test.Write(volume, offset, std::span(block).first(4096)).ok()) << i;
   }
   const auto report = RunTask(test.loop, test.array->Check({}));
-  EXPECT_EQ(report->problems_found, 0U) << report->problems.front();
+  EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
   EXPECT_GT(test.array->GetStatus().traffic.checkpoints, 0U);
 }
 

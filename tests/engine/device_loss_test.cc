@@ -135,7 +135,7 @@ TEST_P(DeviceLoss, AnyTwoDevicesMayFailAndBeReplaced) {
       EXPECT_EQ(test_->array->GetStatus().further_ssd_losses_survived, kParity);
       const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
       ASSERT_TRUE(report.ok()) << report.error().ToString();
-      EXPECT_EQ(report->problems_found, 0U) << report->problems.front();
+      EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
       ExpectContent("rebuilt");
       test_.reset();
       fresh_.clear();

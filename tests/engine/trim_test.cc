@@ -31,7 +31,7 @@ class Trim : public ::testing::Test {
     ASSERT_TRUE(test_.Read(volume_, 0, model_.size()) == model_) << when;
     const auto report = RunTask(test_.loop, test_.array->Check({}));
     ASSERT_TRUE(report.ok());
-    EXPECT_EQ(report->problems_found, 0U) << when << ": " << report->problems.front();
+    EXPECT_EQ(report->problems_found, 0U) << when << ": " << report->findings.front().Text();
   }
   void Commit() { ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit({})).ok()); }
   void Flush() {

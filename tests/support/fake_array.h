@@ -88,6 +88,9 @@ class FakeArray final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override { co_return uint64_t{0}; }
   Task<Result<CheckReport>> Check(Progress progress) override;
+  Task<Result<CheckReport>> Scrub(bool /*heal*/, Progress progress) override {
+    return Check(std::move(progress));
+  }
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t /*device*/, std::string /*reason*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no failing of devices");

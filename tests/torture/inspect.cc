@@ -56,9 +56,9 @@ Task<void> FullCheck(Inspection& inspection) {
     inspection.wrong = "the check failed: " + report.error().ToString();
     co_return;
   }
-  for (const std::string& problem : report->problems) {
+  for (const Finding& problem : report->findings) {
     inspection.wrong = "the check found " + std::to_string(report->problems_found) +
-                       " problems, one of them: " + problem;
+                       " problems, one of them: " + problem.Text();
     co_return;
   }
 }

@@ -1,0 +1,52 @@
+// What a check or scrub of an array found.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace eplog {
+
+// One thing that is not as it should be.
+struct Finding {
+  enum class Outcome : uint8_t { kLeft, kHealed, kLost };
+  std::string device;         // ssd3, log0: who holds what is wrong; empty if nobody does
+  std::string volume;         // whose data it is; empty for parity and the log
+  uint64_t offset_bytes = 0;  // in the volume
+  std::string what;
+  Outcome outcome = Outcome::kLeft;
+
+  // One line.
+  [[nodiscard]] std::string Text() const {
+    std::string text = device.empty() ? std::string() : device + ": ";
+    if (!volume.empty()) {
+      text += "volume '" + volume + "' offset " + std::to_string(offset_bytes) + ": ";
+    }
+    text += what;
+    switch (outcome) {
+      case Outcome::kLeft:
+        break;
+      case Outcome::kHealed:
+        text += "; healed";
+        break;
+      case Outcome::kLost:
+        text += "; it cannot be decoded";
+        break;
+    }
+    return text;
+  }
+};
+
+// `findings` has at most 1000; the counters count all.
+struct CheckReport {
+  uint64_t rows_checked = 0;
+  uint64_t chunks_checked = 0;
+  uint64_t parity_checked = 0;
+  uint64_t log_stripes_checked = 0;
+  uint64_t problems_found = 0;
+  uint64_t healed = 0;  // chunks written anew
+  uint64_t lost = 0;    // chunks that redundancy cannot replace
+  std::vector<Finding> findings;
+};
+
+}  // namespace eplog

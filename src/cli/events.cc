@@ -1,0 +1,71 @@
+// eplog events: what happened to an array, as JSON lines.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "events";
+constexpr auto kLook = std::chrono::milliseconds(200);
+
+// Prints the whole lines from `at` on; where the next begins.
+std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(at);
+  std::string line;
+  while (std::getline(in, line) && !in.eof()) {
+    Print(line);
+    at += static_cast<std::streamoff>(line.size()) + 1;
+  }
+  std::fflush(stdout);
+  return at;
+}
+
+int RunEvents(const std::string& argument, bool follow) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  const std::string path = EventsPath(*file);
+  PrintFrom(path + ".1", 0);
+  std::streamoff at = PrintFrom(path, 0);
+  while (follow) {
+    std::this_thread::sleep_for(kLook);
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error && static_cast<std::streamoff>(size) < at) {
+      at = 0;  // a new one was begun
+    }
+    at = PrintFrom(path, at);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddEvents(CLI::App& app, Run& run) {
+  auto argument = std::make_shared<std::string>();
+  auto follow = std::make_shared<bool>(false);
+  CLI::App* verb =
+      app.add_subcommand(kVerb, "what happened to an array, as JSON lines, oldest first");
+  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
+  verb->add_flag("--follow", *follow, "go on with what happens");
+  verb->footer("Example:\n  eplog events ./array --follow");
+  verb->callback([argument, follow, &run] {
+    run = [argument, follow] { return RunEvents(*argument, *follow); };
+  });
+}
+
+}  // namespace eplog::cli

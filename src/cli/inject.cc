@@ -1,0 +1,116 @@
+// eplog inject: faults on a member of a mounted array, to rehearse a failure before it comes.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/member_name.h"
+#include "cli/session.h"
+#include "cli/units.h"
+#include "cli/verbs.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "inject";
+
+struct InjectCommand {
+  std::string array;
+  std::string device;  // or "clear"
+  double read_error = 0;
+  double write_error = 0;
+  uint64_t corrupt = 0;
+  uint64_t misdirect = 0;
+  uint64_t slow_ms = 0;
+  bool hang = false;
+  bool drop = false;
+};
+
+Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
+  Json request = {{"verb", kVerb}};
+  if (command.device == "clear") {
+    return request;
+  }
+  const auto index = MemberIndex(file, command.device);
+  if (!index.ok()) {
+    return Fail(index.error());
+  }
+  const bool any = command.read_error > 0 || command.write_error > 0 || command.corrupt != 0 ||
+                   command.misdirect != 0 || command.slow_ms != 0 || command.hang || command.drop;
+  if (!any) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("which fault? For example: eplog inject {} {} --read-error 0.01; "
+                            "'eplog inject {} clear' ends all",
+                            ShellWord(command.array), command.device, ShellWord(command.array)));
+  }
+  request["device"] = *index;
+  request["read_error_rate"] = command.read_error;
+  request["write_error_rate"] = command.write_error;
+  request["corrupt"] = command.corrupt;
+  request["misdirect"] = command.misdirect;
+  request["slow_us"] = command.slow_ms * 1000;
+  request["hang"] = command.hang;
+  request["drop"] = command.drop;
+  return request;
+}
+
+int RunInject(const InjectCommand& command) {
+  auto file = LoadArrayFile(command.array);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  const auto request = RequestOf(command, *file);
+  if (!request.ok()) {
+    return ReportError(kVerb, request.error());
+  }
+  const auto done = AskServer(*file, *request);
+  if (!done.ok()) {
+    Error error = done.error();
+    if (error.code == ErrorCode::kNotFound && !FindServer(*file)) {
+      error.message = fmt::format(
+          "'{}' is not mounted, and faults live in the process that serves "
+          "it: eplog mount {} DIR first",
+          file->name, ShellWord(command.array));
+    }
+    return ReportError(kVerb, error);
+  }
+  Print(command.device == "clear"
+            ? fmt::format("'{}' has no injected faults any more", file->name)
+            : fmt::format("{} of '{}' now fails as told; 'eplog inject {} clear' ends that",
+                          command.device, file->name, ShellWord(command.array)));
+  return kDone;
+}
+
+}  // namespace
+
+void AddInject(CLI::App& app, Run& run) {
+  auto command = std::make_shared<InjectCommand>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb, "faults on a member of a mounted array, to rehearse a failure before it comes");
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_option("DEVICE", command->device, std::string(kDeviceHelp) + "; or 'clear'")
+      ->required();
+  verb->add_option("--read-error", command->read_error, "share of reads that fail")
+      ->type_name("RATE")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--write-error", command->write_error, "share of writes and flushes that fail")
+      ->type_name("RATE")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--corrupt", command->corrupt, "so many next writes are stored with a bit wrong")
+      ->type_name("N");
+  verb->add_option("--misdirect", command->misdirect,
+                   "so many next writes land 1 MiB beside their place")
+      ->type_name("N");
+  verb->add_option("--slow", command->slow_ms, "each request takes so much longer")
+      ->type_name("MS");
+  verb->add_flag("--hang", command->hang, "requests are not answered any more");
+  verb->add_flag("--drop", command->drop, "the device is gone");
+  verb->footer(
+      "Each call replaces what was set for the device.\n"
+      "Example:\n  eplog inject ./array ssd3 --read-error 0.01\n  eplog inject ./array clear");
+  verb->callback([command, &run] { run = [command] { return RunInject(*command); }; });
+}
+
+}  // namespace eplog::cli

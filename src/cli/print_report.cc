@@ -1,0 +1,48 @@
+#include "cli/print_report.h"
+
+#include <fmt/format.h>
+
+#include "cli/console.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr size_t kShown = 20;
+
+std::string Verdict(const Json& report) {
+  const auto found = report.value("problems_found", uint64_t{0});
+  if (found == 0) {
+    return Paint(Colour::kGreen, "all is well");
+  }
+  std::string text = fmt::format("{} problems", found);
+  if (const auto healed = report.value("healed", uint64_t{0}); healed != 0) {
+    text += fmt::format(", {} chunks written anew", healed);
+  }
+  if (const auto lost = report.value("lost", uint64_t{0}); lost != 0) {
+    text += ", " + Paint(Colour::kRed, fmt::format("{} chunks beyond repair", lost));
+  }
+  return text;
+}
+
+}  // namespace
+
+void PrintReport(const Json& report, const std::string& verb, const std::string& array_name) {
+  size_t shown = 0;
+  for (const Json& problem : report["problems"]) {
+    if (shown++ == kShown) {
+      break;
+    }
+    Print(Paint(Colour::kRed, "problem: ") + problem.get<std::string>());
+  }
+  const auto found = report.value("problems_found", uint64_t{0});
+  if (found > kShown) {
+    Print(fmt::format("... and {} more; --json lists up to 1000", found - kShown));
+  }
+  Print(fmt::format("{} {} rows, {} chunks, {} parities, {} log stripes of '{}': {}", verb,
+                    report.value("rows_checked", uint64_t{0}),
+                    report.value("chunks_checked", uint64_t{0}),
+                    report.value("parity_checked", uint64_t{0}),
+                    report.value("log_stripes_checked", uint64_t{0}), array_name, Verdict(report)));
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,82 @@
+#include "device/deadline_device.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace eplog {
+
+Error DeadlineDevice::Hung() const {
+  Error error;
+  error.code = ErrorCode::kDeviceFailed;
+  error.errno_value = ETIMEDOUT;
+  error.message = name() + " hangs: a request was not answered within " +
+                  (deadline_us_ >= 1'000'000 ? std::to_string(deadline_us_ / 1'000'000) + " s"
+                                             : std::to_string(deadline_us_ / 1'000) + " ms");
+  return error;
+}
+
+Task<void> DeadlineDevice::Carry(RequestPtr request, Task<Status> task,
+                                 std::shared_ptr<uint64_t> unanswered) {
+  Status status = co_await task;
+  request->status = std::move(status);
+  request->done = true;
+  --*unanswered;
+  request->answered.NotifyAll();
+}
+
+Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
+  if (hung_) {
+    co_return Fail(Hung());
+  }
+  ++*unanswered_;
+  const uint64_t until = loop_.NowUs() + deadline_us_;
+  loop_.Start(Carry(request, std::move(task), unanswered_));
+  while (!request->done && loop_.NowUs() < until) {
+    co_await request->answered.WaitUntil(until);
+  }
+  if (!request->done) {
+    hung_ = true;
+    co_return Fail(Hung());
+  }
+  co_return std::move(request->status);
+}
+
+Task<Status> DeadlineDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {
+  const auto request = std::make_shared<Request>(loop_);
+  request->pool = pool_;
+  request->memory = pool_->Get(TotalBytes(into));
+  request->parts.push_back({request->memory.data(), request->memory.size()});
+  Task<Status> below_read = below().Read(offset_bytes, request->parts);
+  Task<Status> reading = Await(request, std::move(below_read));
+  Status status = co_await reading;
+  const std::byte* from = request->memory.data();
+  for (const iovec& part : into) {
+    if (status.ok()) {
+      std::memcpy(part.iov_base, from, part.iov_len);
+      from += part.iov_len;
+    }
+  }
+  co_return status;
+}
+
+Task<Status> DeadlineDevice::Write(uint64_t offset_bytes, std::span<const iovec> from) {
+  const auto request = std::make_shared<Request>(loop_);
+  request->parts.assign(from.begin(), from.end());
+  Task<Status> below_write = below().Write(offset_bytes, request->parts);
+  Task<Status> writing = Await(request, std::move(below_write));
+  co_return co_await writing;
+}
+
+Task<Status> DeadlineDevice::Flush() {
+  Task<Status> flushing = Await(std::make_shared<Request>(loop_), below().Flush());
+  co_return co_await flushing;
+}
+
+Task<Status> DeadlineDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
+  Task<Status> discarding =
+      Await(std::make_shared<Request>(loop_), below().Discard(offset_bytes, length_bytes));
+  co_return co_await discarding;
+}
+
+}  // namespace eplog

@@ -1,0 +1,63 @@
+// DeadlineDevice: no request takes longer than its deadline, whatever the device below does. One
+// that is not answered by then fails with kDeviceFailed; from then on the device counts as hung and
+// everything fails at once.
+//
+// A request that hangs may still be answered some day. Until then what it works on has to live:
+// reads go to memory of the wrapper and are copied when they come in time; a write that comes late
+// finds its memory in other use, which is harmless, since nobody trusts the device any more. Its
+// frames live in the loop, so the loop, and the device below, outlive it (EventLoop::Abort ends
+// those that never come).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "device/forwarding_device.h"
+#include "runtime/event_loop.h"
+#include "runtime/sync.h"
+
+namespace eplog {
+
+class DeadlineDevice final : public ForwardingDevice {
+ public:
+  DeadlineDevice(EventLoop& loop, Device& below, uint64_t deadline_us)
+      : ForwardingDevice(below), loop_(loop), deadline_us_(deadline_us) {}
+  DeadlineDevice(EventLoop& loop, std::unique_ptr<Device> below, uint64_t deadline_us)
+      : ForwardingDevice(std::move(below)), loop_(loop), deadline_us_(deadline_us) {}
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<const iovec> into) override;
+  Task<Status> Write(uint64_t offset_bytes, std::span<const iovec> from) override;
+  Task<Status> Flush() override;
+  Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
+
+  [[nodiscard]] bool hung() const { return hung_; }
+  // Requests that the device below has not answered, also those given up here.
+  [[nodiscard]] uint64_t unanswered() const { return *unanswered_; }
+
+ private:
+  struct Request {
+    explicit Request(EventLoop& loop) : answered(loop) {}
+    Event answered;
+    bool done = false;
+    Status status;
+    std::vector<iovec> parts;
+    std::shared_ptr<BufferPool> pool;  // of `memory`: it may outlive the device
+    Buffer memory;
+  };
+  using RequestPtr = std::shared_ptr<Request>;
+  static Task<void> Carry(RequestPtr request, Task<Status> task,
+                          std::shared_ptr<uint64_t> unanswered);
+  Task<Status> Await(RequestPtr request, Task<Status> task);
+  [[nodiscard]] Error Hung() const;
+
+  EventLoop& loop_;
+  const uint64_t deadline_us_;
+  std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
+  bool hung_ = false;
+  std::shared_ptr<uint64_t> unanswered_ = std::make_shared<uint64_t>(0);
+};
+
+}  // namespace eplog

@@ -1,0 +1,31 @@
+// Where a chunk is for its user: a volume and an offset in it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "metadata/state.h"
+
+namespace eplog {
+
+struct ChunkPlace {
+  std::string volume;
+  uint64_t offset_bytes = 0;
+};
+
+// Nothing if its stripe belongs to no volume.
+inline std::optional<ChunkPlace> PlaceOf(const State& state, ChunkIndex chunk) {
+  const Geometry& g = state.geometry();
+  const StripeIndex stripe = g.StripeOf(chunk);
+  const auto owner = state.volumes.OwnerOf(ExtentIndex(stripe.value / g.extent_stripes));
+  const Volume* volume = state.volumes.Find(owner.volume);
+  if (volume == nullptr) {
+    return std::nullopt;
+  }
+  const uint64_t in_extent =
+      (uint64_t{stripe.value % g.extent_stripes} * g.k() + g.IndexInStripe(chunk)) * g.chunk_bytes;
+  return ChunkPlace{volume->name, uint64_t{owner.logical} * g.extent_data_bytes() + in_extent};
+}
+
+}  // namespace eplog

@@ -1,0 +1,235 @@
+#include "engine/healer.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/chunk_place.h"
+#include "engine/row_batch.h"
+
+namespace eplog {
+namespace {
+
+constexpr size_t kMostReported =
+    65536;  // stripes in wait; more are found by the next read or scrub
+constexpr uint64_t kRetryUs = 1'000'000;
+
+}  // namespace
+
+void Healer::Open() {
+  running_.Add();
+  core_.loop.Spawn(Run());
+}
+
+Task<void> Healer::Close() {
+  closing_ = true;
+  wake_.NotifyAll();
+  Task<void> wait = running_.Wait();
+  co_await wait;
+}
+
+void Healer::Report(StripeIndex stripe) {
+  if (closing_ || reported_.size() >= kMostReported || !known_.insert(stripe.value).second) {
+    return;
+  }
+  reported_.push_back(stripe);
+  wake_.NotifyAll();
+}
+
+Task<void> Healer::Run() {
+  while (!closing_ && !core_.stop_error) {
+    if (reported_.empty()) {
+      co_await wake_.Wait();
+      continue;
+    }
+    const StripeIndex stripe = reported_.front();
+    reported_.pop_front();
+    Task<Result<Outcome>> healing = Heal(stripe);
+    const Result<Outcome> outcome = co_await healing;
+    if (outcome.ok() && outcome->lost == 0) {
+      known_.erase(stripe.value);
+    } else if (!outcome.ok() && !closing_ && !core_.stop_error) {
+      reported_.push_back(stripe);  // no room, or the devices change: again, later
+      co_await wake_.WaitUntil(core_.loop.NowUs() + kRetryUs);
+    }
+    Task<void> judging = JudgeDevices();
+    co_await judging;
+  }
+  running_.Done();
+}
+
+// A device that fails to read again and again is failed as a whole, where the others can do
+// without.
+Task<void> Healer::JudgeDevices() {
+  const OpenOptions& options = core_.options;
+  for (uint8_t i = 0; i < core_.geometry.devices() && core_.devices_not_ok() == 0; ++i) {
+    const DeviceIndex device(i);
+    const MemberCounters& counters = core_.members.counters(device);
+    const bool unreadable =
+        options.max_read_errors != 0 && counters.read_errors >= options.max_read_errors;
+    const bool wrong =
+        options.max_corrupt_chunks != 0 && counters.corrupt_chunks >= options.max_corrupt_chunks;
+    if (unreadable || wrong) {
+      Task<Status> failing = membership_.Fail(
+          device, unreadable ? std::to_string(counters.read_errors) + " reads have failed"
+                             : std::to_string(counters.corrupt_chunks) + " chunks were wrong");
+      static_cast<void>(co_await failing);
+    }
+  }
+}
+
+Task<Result<Healer::Outcome>> Healer::Heal(StripeIndex stripe) {
+  Outcome outcome;
+  Task<Status> row = HealRow(stripe, outcome);
+  Status status = co_await row;
+  for (uint32_t i = 0; i < core_.geometry.k() && status.ok(); ++i) {
+    const ChunkIndex chunk = core_.geometry.Chunk(stripe, i);
+    Task<bool> looking = PendingIsRight(chunk);
+    const bool right = co_await looking;
+    if (!right) {
+      Task<Status> pending = HealPending(chunk, outcome);
+      status = co_await pending;
+    }
+  }
+  EPLOG_CO_TRY(status);
+  co_return outcome;
+}
+
+Task<Status> Healer::HealRow(StripeIndex stripe, Outcome& outcome) {
+  const Geometry& g = core_.geometry;
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, {.blocks = RowMender::Blocks(1, g.n)});
+  Status status = co_await admit;
+  EPLOG_CO_TRY(status);
+  Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
+  const KeyedLocks::Guard lock = co_await locking;
+  const uint64_t states = core_.states;
+  RowBatch batch(core_, reader_, 1);
+  batch.Add(stripe);
+  Task<void> reading = batch.ReadAll();
+  co_await reading;
+  uint64_t wrong = batch.row(0).bad;
+  const Status decoded = batch.Decode(0, wrong);
+  if (!decoded.ok()) {
+    for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
+      ++outcome.lost;
+      Tell(EventKind::kCorruptionLost, stripe, static_cast<uint32_t>(std::countr_zero(mask)));
+    }
+    co_return OkStatus();
+  }
+  const uint64_t parity = batch.WrongParity(0);
+  batch.EncodeParity(0, parity);
+  wrong |= parity;
+  if (wrong == 0) {
+    co_return OkStatus();
+  }
+  Task<Result<uint64_t>> mending = mender_.Mend(batch, std::span(&wrong, 1), states);
+  const Result<uint64_t> mended = co_await mending;
+  if (!mended.ok()) {
+    Error error = mended.error();
+    co_return Fail(std::move(error));
+  }
+  if (*mended != static_cast<uint64_t>(std::popcount(wrong))) {
+    co_return Fail(ErrorCode::kBusy, "no slot is free to heal a chunk at the moment");
+  }
+  outcome.healed += *mended;
+  for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
+    Tell(EventKind::kCorruptionHealed, stripe, static_cast<uint32_t>(std::countr_zero(mask)));
+  }
+  co_return OkStatus();
+}
+
+Task<bool> Healer::PendingIsRight(ChunkIndex chunk) {
+  const auto pending = core_.state->pending.Find(chunk);
+  const DeviceIndex ssd = core_.geometry.SsdOf(chunk);
+  if (!pending || !pending->word.has_slot() || !core_.members.live(ssd)) {
+    co_return true;
+  }
+  Pins pins(core_);
+  pins.Add(ssd, pending->word);
+  const Buffer content = core_.pool.Get(core_.geometry.chunk_bytes);
+  Task<Status> read = reader_.ReadSlot(ssd, pending->word, pending->crc, content.span());
+  const Status status = co_await read;
+  co_return status.ok() || !core_.members.live(ssd);
+}
+
+// As a write of what it holds. The row's lock keeps its extent from being freed meanwhile.
+Task<Status> Healer::HealPending(ChunkIndex chunk, Outcome& outcome) {
+  const StripeIndex stripe = core_.geometry.StripeOf(chunk);
+  const uint32_t index = core_.geometry.IndexInStripe(chunk);
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, writer_.NeedOfChunk(chunk));
+  Status status = co_await admit;
+  EPLOG_CO_TRY(status);
+  Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(stripe.value);
+  const KeyedLocks::Guard row_lock = co_await row_locking;
+  Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk.value);
+  const KeyedLocks::Guard lock = co_await locking;
+  Task<bool> looking = PendingIsRight(chunk);
+  const bool right = co_await looking;
+  if (right || buffered_.Latest(chunk) != nullptr) {
+    co_return OkStatus();  // a newer version has come, or is about to
+  }
+  const Buffer content = core_.pool.Get(core_.geometry.chunk_bytes);
+  Task<Status> read = reader_.ReadLatest(chunk, content.span());
+  status = co_await read;
+  if (!status.ok()) {
+    ++outcome.lost;
+    Tell(EventKind::kCorruptionLost, stripe, index);
+    co_return OkStatus();
+  }
+  Task<Status> write = writer_.WriteAdmitted(chunk, grant, content.span());
+  status = co_await write;
+  EPLOG_CO_TRY(status);
+  ++outcome.healed;
+  Tell(EventKind::kCorruptionHealed, stripe, index);
+  co_return OkStatus();
+}
+
+Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
+  Task<Status> flush = flusher_.FlushAll();
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  if (!core_.state->pending.IsLive(id, sequence)) {
+    co_return OkStatus();
+  }
+  std::vector<ChunkIndex> chunks;
+  core_.state->pending.PendingChunksOf(id, chunks);
+  std::vector<StripeIndex> stripes;
+  for (const ChunkIndex chunk : chunks) {
+    stripes.push_back(core_.geometry.StripeOf(chunk));
+  }
+  std::sort(stripes.begin(), stripes.end());
+  stripes.erase(std::unique(stripes.begin(), stripes.end()), stripes.end());
+  Grant grant(admission_);
+  const uint64_t blocks =
+      core_.commit_cost.Blocks(stripes.size(), stripes.size() * core_.geometry.k());
+  Task<Status> admit = admission_.Admit(grant, {.blocks = blocks});
+  status = co_await admit;
+  EPLOG_CO_TRY(status);
+  committer_.ForgetFailures();
+  Task<Status> commit = committer_.Commit(stripes);
+  co_return co_await commit;
+}
+
+void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
+  const Geometry& g = core_.geometry;
+  ArrayEvent event;
+  event.kind = kind;
+  event.device = g.DeviceName(g.SsdOf(stripe, index));
+  std::string what = "parity of stripe " + std::to_string(stripe.value);
+  const auto place = index < g.k() ? PlaceOf(*core_.state, g.Chunk(stripe, index)) : std::nullopt;
+  if (place) {
+    event.volume = place->volume;
+    event.offset_bytes = place->offset_bytes;
+    what = "volume '" + place->volume + "' offset " + std::to_string(place->offset_bytes);
+  }
+  event.text = event.device + ": " + what +
+               (kind == EventKind::kCorruptionHealed ? " was wrong and has been written anew"
+                                                     : " is wrong and cannot be decoded");
+  core_.Tell(event);
+}
+
+}  // namespace eplog

@@ -1,0 +1,81 @@
+// Healer: puts right what a read or a scrub found wrong (P5). The content is decoded and goes to a
+// new place: a chunk of a row by RowMender, a pending chunk as a new version of itself, and what
+// else belongs to a log stripe by committing its chunks, after which nobody needs it.
+//
+// Only devices that are there are healed; what is `absent` is the Rebuilder's.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_set>
+
+#include "engine/admission.h"
+#include "engine/appender.h"
+#include "engine/buffered_chunks.h"
+#include "engine/chunk_reader.h"
+#include "engine/committer.h"
+#include "engine/core.h"
+#include "engine/flusher.h"
+#include "engine/membership.h"
+#include "engine/row_mender.h"
+#include "engine/writer.h"
+
+namespace eplog {
+
+class Healer {
+ public:
+  Healer(Core& core, Appender& appender, Flusher& flusher, Admission& admission,
+         ChunkReader& reader, Writer& writer, Committer& committer, BufferedChunks& buffered,
+         Membership& membership)
+      : core_(core),
+        flusher_(flusher),
+        admission_(admission),
+        reader_(reader),
+        writer_(writer),
+        committer_(committer),
+        buffered_(buffered),
+        membership_(membership),
+        mender_(core, appender),
+        running_(core.loop),
+        wake_(core.loop) {}
+
+  void Open();
+  Task<void> Close();
+
+  // Something in this stripe was found wrong: it is healed soon.
+  void Report(StripeIndex stripe);
+
+  struct Outcome {
+    uint64_t healed = 0;  // chunks
+    uint64_t lost = 0;    // chunks that cannot be decoded
+  };
+  // Reads all of the stripe, its row and what is pending, and heals what is wrong.
+  Task<Result<Outcome>> Heal(StripeIndex stripe);
+  // Commits what is pending of a log stripe, so that it dies.
+  Task<Status> Retire(LogStripeId id, uint64_t sequence);
+
+ private:
+  Task<void> Run();
+  Task<Status> HealRow(StripeIndex stripe, Outcome& outcome);
+  Task<Status> HealPending(ChunkIndex chunk, Outcome& outcome);
+  Task<bool> PendingIsRight(ChunkIndex chunk);
+  Task<void> JudgeDevices();
+  void Tell(EventKind kind, StripeIndex stripe, uint32_t index);
+
+  Core& core_;
+  Flusher& flusher_;
+  Admission& admission_;
+  ChunkReader& reader_;
+  Writer& writer_;
+  Committer& committer_;
+  BufferedChunks& buffered_;
+  Membership& membership_;
+  RowMender mender_;
+  WaitGroup running_;
+  Event wake_;
+  std::deque<StripeIndex> reported_;
+  std::unordered_set<uint32_t> known_;  // reported, or found to be beyond healing
+  bool closing_ = false;
+};
+
+}  // namespace eplog

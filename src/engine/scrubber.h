@@ -1,0 +1,61 @@
+// Scrubber: reads everything that the devices hold for the array and says what is wrong: every
+// chunk against its CRC, the parity of every row, every live log stripe. On request what is wrong
+// is healed. Works beside everything else; what is missing with a missing device is not wrong.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/appender.h"
+#include "engine/chunk_reader.h"
+#include "engine/core.h"
+#include "engine/healer.h"
+#include "engine/row_batch.h"
+#include "eplog/array.h"
+
+namespace eplog {
+
+class Scrubber {
+ public:
+  // Without a healer nothing can be healed.
+  Scrubber(Core& core, ChunkReader& reader, Appender& appender, Healer* healer)
+      : core_(core), reader_(reader), appender_(appender), healer_(healer) {}
+
+  struct Options {
+    bool heal = false;
+    bool yield = true;  // rest beside requests of others
+  };
+  Task<Status> Run(Options options, const Progress& progress);
+  // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
+  void CheckReferences();
+
+  CheckReport report;
+
+ private:
+  struct Span {
+    LogStripeId id = kNone;
+    uint64_t sequence = 0;
+  };
+  Task<Status> ScrubRows();
+  Task<Status> ScrubBatch(std::vector<StripeIndex> stripes);
+  Task<Status> ScrubLogStripe(Span stripe);
+  Task<Status> HealStripe(StripeIndex stripe, std::vector<size_t> findings);
+  size_t Add(Finding finding);
+  Finding Describe(StripeIndex stripe, uint32_t index, std::string what) const;
+  void CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings);
+  [[nodiscard]] bool Busy() const;
+  Task<void> Breathe(uint64_t since_us);
+  void Tell(uint64_t done) const;
+
+  Core& core_;
+  ChunkReader& reader_;
+  Appender& appender_;
+  Healer* healer_;
+  Options options_;
+  const Progress* progress_ = nullptr;
+  uint64_t total_ = 0;
+  uint64_t log_stripes_ = 0;
+};
+
+}  // namespace eplog

@@ -1,0 +1,47 @@
+#include "frontend/report_json.h"
+
+namespace eplog {
+namespace {
+
+const char* OutcomeName(Finding::Outcome outcome) {
+  switch (outcome) {
+    case Finding::Outcome::kLeft:
+      return "left";
+    case Finding::Outcome::kHealed:
+      return "healed";
+    case Finding::Outcome::kLost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+}  // namespace
+
+Json ReportToJson(const CheckReport& report) {
+  Json problems = Json::array();
+  Json findings = Json::array();
+  for (const Finding& finding : report.findings) {
+    problems.push_back(finding.Text());
+    findings.push_back(
+        {{"device", OrNull(finding.device)},
+         {"volume", OrNull(finding.volume)},
+         {"offset_bytes", finding.volume.empty() ? Json() : Json(finding.offset_bytes)},
+         {"what", finding.what},
+         {"outcome", OutcomeName(finding.outcome)}});
+  }
+  return {{"rows_checked", report.rows_checked},
+          {"chunks_checked", report.chunks_checked},
+          {"parity_checked", report.parity_checked},
+          {"log_stripes_checked", report.log_stripes_checked},
+          {"problems_found", report.problems_found},
+          {"healed", report.healed},
+          {"lost", report.lost},
+          {"problems", problems},
+          {"findings", findings}};
+}
+
+}  // namespace eplog

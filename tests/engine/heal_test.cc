@@ -1,0 +1,196 @@
+// Silent corruption and bad sectors: found, named, healed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "format/superblock.h"
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint32_t kSsdCount = 6;
+constexpr uint32_t kParity = 2;
+constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
+constexpr uint64_t kSize = 40 * kStripe;
+
+class Heal : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ArrayShape shape;
+    shape.n = kSsdCount;
+    shape.m = kParity;
+    shape.ssd_bytes = uint64_t{8} << 20;
+    shape.log_bytes = uint64_t{4} << 20;
+    shape.on_event = [this](const ArrayEvent& event) { events_.push_back(event); };
+    test_ = std::make_unique<TestArray>(shape);
+    volume_ = test_->CreateVolume("v", kSize);
+    model_.assign(kSize, std::byte{0});
+    Write(0, 20 * kStripe);  // rows
+    Write(3 * kStripe, kChunk);
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    for (uint64_t i = 0; i < 12; ++i) {  // pending, some of them superseded
+      Write((i % 8) * kStripe + i % 4 * kChunk, 2 * kChunk);
+    }
+    Write(30 * kStripe + 500, 2 * kStripe);
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  }
+  void Write(uint64_t offset, uint64_t length) {
+    const std::vector<std::byte> data = RandomBytes(random_, length);
+    ASSERT_TRUE(test_->Write(volume_, offset, data).ok());
+    std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  // Everything behind the metadata of a device is garbage.
+  void Rot(uint32_t device) {
+    const bool log = device >= kSsdCount;
+    MemoryDevice& memory = test_->memory(device);
+    const uint64_t from = log ? uint64_t{64} << 10 : SlotsOffset();
+    const Buffer garbage = test_->pool.Get(memory.size_bytes() - from);
+    for (std::byte& byte : garbage.span()) {
+      byte = static_cast<std::byte>(random_.Next());
+    }
+    const iovec part{garbage.data(), garbage.size()};
+    ASSERT_TRUE(RunTask(test_->loop, memory.Write(from, std::span(&part, 1))).ok());
+  }
+  uint64_t SlotsOffset() {
+    const Buffer block = test_->pool.Get(4096);
+    const iovec part{block.data(), block.size()};
+    EXPECT_TRUE(RunTask(test_->loop, test_->memory(0).Read(0, std::span(&part, 1))).ok());
+    const auto superblock = DecodeSuperblock(block.span());
+    EXPECT_TRUE(superblock.ok());
+    return superblock.ok() ? superblock->geometry.slots_offset_bytes : 0;
+  }
+  CheckReport Scrub(bool heal) {
+    auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return report.ok() ? *report : CheckReport();
+  }
+  void ExpectContent(const std::string& when) {
+    EXPECT_EQ(test_->Read(volume_, 0, kSize) == model_, true) << when;
+  }
+  size_t Events(EventKind kind) {
+    return static_cast<size_t>(std::count_if(events_.begin(), events_.end(),
+                                             [&](const auto& e) { return e.kind == kind; }));
+  }
+
+  Random random_{11};
+  std::vector<ArrayEvent> events_;
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  std::vector<std::byte> model_;
+};
+
+TEST_F(Heal, ScrubOfASoundArrayFindsNothing) {
+  const CheckReport report = Scrub(true);
+  EXPECT_EQ(report.problems_found, 0U);
+  EXPECT_GT(report.chunks_checked, 100U);
+  EXPECT_GT(report.log_stripes_checked, 3U);
+}
+
+TEST_F(Heal, ScrubNamesTheDeviceAndChangesNothing) {
+  for (uint32_t device : {0U, 3U, 5U}) {
+    SCOPED_TRACE(device);
+    SetUp();
+    Rot(device);
+    const uint64_t before = test_->counter(device).counters().writes;
+    const CheckReport report = Scrub(false);
+    EXPECT_GT(report.problems_found, 10U);
+    EXPECT_EQ(report.healed, 0U);
+    for (const Finding& finding : report.findings) {
+      EXPECT_EQ(finding.device, "ssd" + std::to_string(device)) << finding.Text();
+      EXPECT_EQ(finding.outcome, Finding::Outcome::kLeft);
+    }
+    EXPECT_EQ(test_->counter(device).counters().writes, before);
+  }
+}
+
+TEST_F(Heal, ScrubHealsAnyTwoDevices) {
+  for (uint32_t first = 0; first < kSsdCount + kParity; ++first) {
+    for (uint32_t second = first + 1; second < kSsdCount + kParity; ++second) {
+      SCOPED_TRACE(std::to_string(first) + " and " + std::to_string(second));
+      SetUp();
+      Rot(first);
+      Rot(second);
+      const CheckReport found = Scrub(true);
+      EXPECT_GT(found.problems_found, 0U);
+      EXPECT_EQ(found.lost, 0U);
+      const CheckReport again = Scrub(true);
+      EXPECT_EQ(again.problems_found, 0U) << again.findings.front().Text();
+      ExpectContent("healed");
+      // And now any two others may go.
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice((first + 1) % 6, "test")).ok());
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice((first + 3) % 6, "test")).ok());
+      ExpectContent("with others lost");
+    }
+  }
+}
+
+TEST_F(Heal, ReadHealsWhatItMeets) {
+  Rot(2);
+  ExpectContent("beside rot");
+  test_->Sleep(1'000'000);
+  EXPECT_GT(Events(EventKind::kCorruptionHealed), 0U);
+  EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
+  for (const ArrayEvent& event : events_) {
+    EXPECT_EQ(event.device, "ssd2") << event.text;
+  }
+  const uint64_t corrupt = test_->array->GetStatus().devices[2].corrupt_chunks;
+  ExpectContent("healed");
+  EXPECT_EQ(test_->array->GetStatus().devices[2].corrupt_chunks, corrupt);
+}
+
+TEST_F(Heal, UnreadableSectorIsHealedToAnotherSlot) {
+  Fault fault;
+  fault.kinds = MaskOf(RequestKind::kRead);
+  fault.from_then_on = true;
+  fault.range_offset_bytes = SlotsOffset();
+  fault.range_length_bytes = uint64_t{256} << 10;
+  test_->faulty(1).Add(fault);
+  const CheckReport found = Scrub(true);
+  EXPECT_EQ(found.lost, 0U);
+  ExpectContent("healed");
+  EXPECT_EQ(Scrub(false).problems_found, 0U);
+}
+
+TEST_F(Heal, MoreThanParityCanReplaceIsNamedAndStaysUnreadable) {
+  Rot(0);
+  Rot(1);
+  Rot(2);
+  const CheckReport found = Scrub(true);
+  EXPECT_GT(found.lost, 0U);
+  EXPECT_GT(Events(EventKind::kCorruptionLost), 0U);
+  Buffer buffer = test_->pool.Get(kChunk);
+  uint64_t unreadable = 0;
+  for (uint64_t at = 0; at < kSize; at += kChunk) {
+    const Status read = RunTask(test_->loop, test_->array->Read(volume_, at, buffer.span()));
+    if (read.ok()) {
+      EXPECT_EQ(std::memcmp(buffer.data(), model_.data() + at, kChunk), 0)
+          << "wrong data at " << at;
+    } else {
+      ++unreadable;
+    }
+  }
+  EXPECT_GT(unreadable, 0U);
+}
+
+TEST_F(Heal, DeviceThatFailsManyReadsIsFailedOnce) {
+  for (const uint32_t device : {1U, 4U}) {
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kRead);
+    fault.from_then_on = true;
+    test_->faulty(device).Add(fault);
+  }
+  ExpectContent("with two that do not read");
+  test_->Sleep(3'000'000);
+  const ArrayStatus status = test_->array->GetStatus();
+  const bool one = status.devices[1].state == DeviceState::kFailed;
+  const bool other = status.devices[4].state == DeviceState::kFailed;
+  EXPECT_NE(one, other) << "the second still helps while the first is missing";
+  ExpectContent("afterwards");
+}
+
+}  // namespace
+}  // namespace eplog
