@@ -62,7 +62,9 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
   Device* const asked = devices_[device.value];
   Task<Status> read = asked->Read(offset_bytes, into);
   Status status = co_await read;
-  counters.latency.Add(loop_.NowUs() - start);
+  const uint64_t took_us = loop_.NowUs() - start;
+  counters.latency.Add(took_us);
+  counters.busy_us += took_us;
   ++counters.reads;
   if (status.ok()) {
     counters.bytes_read += TotalBytes(into);
@@ -111,7 +113,9 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
   Device* const asked = devices_[device.value];
   Task<Status> write = asked->Write(offset_bytes, from);
   Status status = co_await write;
-  counters.latency.Add(loop_.NowUs() - start);
+  const uint64_t took_us = loop_.NowUs() - start;
+  counters.latency.Add(took_us);
+  counters.busy_us += took_us;
   ++counters.writes;
   if (status.ok()) {
     counters.bytes_written += TotalBytes(from);
@@ -191,6 +195,10 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   Device* const asked = devices_[device.value];
   Task<Status> flush = asked->Flush();
   Status status = co_await flush;
+  if (!status.ok() && retry_flushes_) {
+    Task<Status> again = asked->Flush();
+    status = co_await again;
+  }
   if (!status.ok()) {
     flush_failed_ |= devices_[device.value] == asked ? uint64_t{1} << device.value : 0;
     ++counters.write_errors;

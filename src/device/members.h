@@ -48,6 +48,7 @@ struct MemberCounters {
   uint64_t read_errors = 0;
   uint64_t write_errors = 0;  // flushes too
   uint64_t corrupt_chunks = 0;
+  uint64_t busy_us = 0;  // of all reads and writes together
   LatencyHistogram latency;
 };
 
@@ -63,7 +64,8 @@ class MemberSet {
   }
 
   void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
-  void set_drop_flushes(bool drop) { drop_flushes_ = drop; }  // a canary of the tests
+  void set_drop_flushes(bool drop) { drop_flushes_ = drop; }  // canaries of the tests
+  void set_retry_flushes(bool retry) { retry_flushes_ = retry; }
 
   void TakeLosses(OnLoss listener) { on_loss_ = std::move(listener); }
   // From now on the device is lost. Nothing happens if it is already.
@@ -115,6 +117,7 @@ class MemberSet {
   BeforeIo before_io_;
   OnLoss on_loss_;
   bool drop_flushes_ = false;
+  bool retry_flushes_ = false;
   uint64_t flush_failed_ = 0;  // mask (I7)
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };

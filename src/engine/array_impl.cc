@@ -28,6 +28,7 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
                  checkpointer_, membership_),
       healer_(core_, appender_, flusher_, admission_, reader_, writer_, committer_, buffered_,
               membership_),
+      watch_(core_),
       discarder_(core_, admission_),
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       requests_(loop) {
@@ -44,7 +45,8 @@ ArrayImpl::~ArrayImpl() {
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
   while (true) {
-    Task<Result<Assembly>> assembling = Assemble(loop, devices);
+    Task<Result<Assembly>> assembling =
+        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
     const std::vector<Device*> members = assembly->devices;
@@ -114,6 +116,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     rebuilder_.Open();
     reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
     healer_.Open();
+    watch_.Open();
   }
   co_return OkStatus();
 }
@@ -127,6 +130,8 @@ Task<Status> ArrayImpl::Close() {
   if (core_.options.read_only) {
     co_return OkStatus();
   }
+  Task<void> watch_closing = watch_.Close();
+  co_await watch_closing;
   Task<void> healer_closing = healer_.Close();
   co_await healer_closing;
   Task<void> rebuilder_closing = rebuilder_.Close();

@@ -22,6 +22,7 @@
 #include "engine/rebuilder.h"
 #include "engine/superblocks.h"
 #include "engine/volumes.h"
+#include "engine/watch.h"
 #include "engine/writer.h"
 #include "eplog/array.h"
 
@@ -112,6 +113,7 @@ class ArrayImpl final : public Array {
   Membership membership_;
   Rebuilder rebuilder_;
   Healer healer_;
+  Watch watch_;
   Discarder discarder_;
   eplog::Volumes volumes_;
   WaitGroup requests_;

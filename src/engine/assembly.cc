@@ -39,7 +39,7 @@ bool IsBornByAll(const Superblock& candidate, const std::vector<Found>& found) {
   });
 }
 
-Result<Superblock> PickWinner(const std::vector<Found>& found) {
+Result<Superblock> PickWinner(const std::vector<Found>& found, Canary canary) {
   std::vector<const Superblock*> valid;
   for (const Found& item : found) {
     if (IsValid(item.superblock, found)) {
@@ -72,7 +72,7 @@ Result<Superblock> PickWinner(const std::vector<Found>& found) {
         ++born_epochs;
       }
     }
-    best = born_epochs == 1 ? *born : best;
+    best = born_epochs == 1 && canary != Canary::kEpochTie ? *born : best;
     std::erase_if(valid, [&](const Superblock* s) { return s->epoch != best; });
   }
   return **std::max_element(valid.begin(), valid.end(),
@@ -177,8 +177,7 @@ Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful) {
   co_return NewerCopy(device, std::move(copies[0]), std::move(copies[1]));
 }
 
-Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
-  static_cast<void>(loop);
+Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
   std::vector<Found> found;
   for (Device* device : devices) {
     bool doubtful = false;
@@ -195,14 +194,14 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
   }
   Status same = CheckSameArray(found);
   EPLOG_CO_TRY(same);
-  Result<Superblock> winner = PickWinner(found);
+  Result<Superblock> winner = PickWinner(found, canary);
   const bool any_doubt =
       std::any_of(found.begin(), found.end(), [](const Found& item) { return item.doubtful; });
   if (!winner.ok() && any_doubt) {
     // Who shows an older epoch since its newest copy is damaged counts as missing.
     std::erase_if(found, [](const Found& item) { return item.doubtful; });
     if (!found.empty()) {
-      winner = PickWinner(found);
+      winner = PickWinner(found, canary);
     }
   }
   EPLOG_CO_TRY(winner);
@@ -218,7 +217,9 @@ Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices) {
     const size_t index = item.superblock.index.value;
     assembly.highest_epoch = std::max(assembly.highest_epoch, item.superblock.epoch.number);
     const MemberEntry& member = assembly.winner.members[index];
-    if (member.state == MemberState::kLost || member.uuid != item.superblock.device_uuid) {
+    const bool stale =
+        member.state == MemberState::kLost || member.uuid != item.superblock.device_uuid;
+    if (stale && canary != Canary::kStaleTrusted) {
       assembly.stale[index] = true;
       continue;
     }

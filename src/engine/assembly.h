@@ -8,8 +8,9 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "engine/hooks.h"
 #include "format/superblock.h"
-#include "runtime/event_loop.h"
+#include "runtime/task.h"
 
 namespace eplog {
 
@@ -23,7 +24,7 @@ struct Assembly {
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
 // a newer format; more than m devices missing or stale.
-Task<Result<Assembly>> Assemble(EventLoop& loop, std::vector<Device*> devices);
+Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary);
 
 // The newest valid copy on one device. `doubtful`, if given, says whether the other one could not
 // be read or is damaged: then that may have been the newest.

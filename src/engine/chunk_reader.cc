@@ -59,7 +59,7 @@ void ChunkReader::NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word) 
 
 Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
                                    std::span<std::byte> into) {
-  if (word.is_zero()) {
+  if (word.is_zero() || (word.is_absent() && core_.canary(Canary::kAbsentIsZero))) {
     std::memset(into.data(), 0, into.size());
     co_return OkStatus();
   }

@@ -57,7 +57,7 @@ Task<Status> Recovery::AnalyseAll() {
 void Recovery::ForgetReplaced() {
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     const uint64_t joined = assembly_.winner.members[i].joined;
-    core_.state->SetJoined(DeviceIndex(i), joined);
+    core_.state->SetJoined(DeviceIndex(i), core_.canary(Canary::kJoinedForgotten) ? 0 : joined);
     if (joined > root_.epoch.number && !core_.canary(Canary::kReplacedWordsKept)) {
       core_.state->ForgetSsd(DeviceIndex(i));
     }

@@ -209,13 +209,32 @@ Task<Status> Scrubber::HealStripe(StripeIndex stripe, std::vector<size_t> findin
 }
 
 Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
+  std::vector<size_t> findings;
+  Task<void> checking = CheckLogStripe(stripe, findings);
+  co_await checking;
+  if (!findings.empty() && options_.heal) {
+    // With nothing pinned: making room for a commit may need the log.
+    Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
+    const Status retired = co_await retiring;
+    const bool gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
+    report.healed += gone ? findings.size() : 0;
+    for (const size_t at : findings) {
+      if (at != kNotListed && gone) {
+        report.findings[at].outcome = Finding::Outcome::kHealed;
+      }
+    }
+  }
+  co_return core_.Running();
+}
+
+Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) {
   const Geometry& g = core_.geometry;
   if (!core_.state->pending.IsLive(stripe.id, stripe.sequence)) {
-    co_return OkStatus();  // the array is at work, and this one has died since
+    co_return;  // the array is at work, and this one has died since
   }
   const LogStripeView view = core_.state->pending.View(stripe.id);
   if (view.zeros) {
-    co_return OkStatus();  // trimmed chunks: nothing on any device
+    co_return;  // trimmed chunks: nothing on any device
   }
   ++report.log_stripes_checked;
   // Whatever happens to it meanwhile, what it is made of stays where it is.
@@ -226,7 +245,6 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
   const Appender::LogPin log_pin(appender_, view.place);
   std::vector<Buffer> buffers;
   std::array<const std::byte*, kMaxSsds> content{};
-  std::vector<size_t> findings;
   bool all = true;
   for (size_t i = 0; i < view.members.size(); ++i) {
     const LogStripeMember& member = view.members[i];
@@ -252,7 +270,9 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
                     g.chunk_bytes);
   const Buffer stored = core_.pool.Get(g.chunk_bytes);
   for (uint32_t j = 0; j < g.m; ++j) {
-    if (!core_.members.live(g.LogDevice(j))) {
+    // One that joined lacks what was logged before, until that is committed.
+    const bool joining = (core_.joining >> g.LogDevice(j).value & 1) != 0;
+    if (!core_.members.live(g.LogDevice(j)) || joining) {
       continue;
     }
     ++report.parity_checked;
@@ -268,18 +288,6 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
       findings.push_back(Add(std::move(finding)));
     }
   }
-  if (!findings.empty() && options_.heal) {
-    Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
-    const Status retired = co_await retiring;
-    const bool gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
-    report.healed += gone ? findings.size() : 0;
-    for (const size_t at : findings) {
-      if (at != kNotListed && gone) {
-        report.findings[at].outcome = Finding::Outcome::kHealed;
-      }
-    }
-  }
-  co_return core_.Running();
 }
 
 }  // namespace eplog

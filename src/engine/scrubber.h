@@ -40,6 +40,7 @@ class Scrubber {
   Task<Status> ScrubRows();
   Task<Status> ScrubBatch(std::vector<StripeIndex> stripes);
   Task<Status> ScrubLogStripe(Span stripe);
+  Task<void> CheckLogStripe(Span stripe, std::vector<size_t>& findings);
   Task<Status> HealStripe(StripeIndex stripe, std::vector<size_t> findings);
   size_t Add(Finding finding);
   Finding Describe(StripeIndex stripe, uint32_t index, std::string what) const;

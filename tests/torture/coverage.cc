@@ -101,6 +101,12 @@ std::string Coverage::ToString() const {
       {"failed writes", doomed[1]},
       {"failed flushes", doomed[2]},
       {"devices that read badly", doomed[3]},
+      {"devices that hung", doomed[4]},
+      {"devices that lied", doomed[5]},
+      {"scrubs", scrubs},
+      {"  problems found", scrub_findings},
+      {"  chunks healed", healed},
+      {"  liars made whole", made_whole},
       {"sectors corrupted", corrupt_sectors},
       {"devices replaced", replaced},
       {"devices rebuilt", repaired},
@@ -146,6 +152,10 @@ std::string Coverage::Missing(uint64_t least) const {
   need("failed writes", doomed[1]);
   need("failed flushes", doomed[2]);
   need("devices that read badly", doomed[3]);
+  need("devices that hung", doomed[4]);
+  need("devices that lied", doomed[5]);
+  need("scrubs", scrubs);
+  need("chunks healed", healed);
   need("devices replaced", replaced);
   need("devices rebuilt", repaired);
   need("ring wraps", ring_wraps);

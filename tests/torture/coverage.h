@@ -35,10 +35,14 @@ struct Coverage {
   uint64_t lossy_probes = 0;  // of them with devices lost
   uint64_t weak_probes = 0;   // of them judged by the weaker rule of journal mode log
   uint64_t full_checks = 0;
-  std::array<uint64_t, 4> doomed{};  // devices that failed while running, by Doom::Style
+  std::array<uint64_t, 6> doomed{};  // devices that failed while running, by Doom::Style
   uint64_t corrupt_sectors = 0;
-  uint64_t replaced = 0;  // devices joined
-  uint64_t repaired = 0;  // and became ok
+  uint64_t scrubs = 0;
+  uint64_t scrub_findings = 0;
+  uint64_t healed = 0;      // chunks, by scrubs
+  uint64_t made_whole = 0;  // devices with wrong content that a scrub put right
+  uint64_t replaced = 0;    // devices joined
+  uint64_t repaired = 0;    // and became ok
   uint64_t rebuilt_chunks = 0;
 
   // Counted by the engine.

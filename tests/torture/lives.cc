@@ -91,7 +91,16 @@ void World::Live() {
   const uint64_t budget =
       random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
+  lying_.clear();
   ArmDooms(false);
+  scene_.suspect = [this](size_t device) {
+    return unreliable_.contains(static_cast<uint8_t>(device));
+  };
+  scene_.whole = [this] {
+    coverage_.made_whole += rotten_.size();
+    std::erase_if(rotten_, [this](uint8_t device) { return !lying_.contains(device); });
+    coverage_.made_whole -= rotten_.size();
+  };
   if (plan_.repairs && factory_.survives_failures()) {
     machine_->loop().Spawn(RepairMan());
   }
@@ -209,7 +218,7 @@ void World::Finish() {
   Machine copy(*machine_, random_.Next());
   copy.Crash(random_, true);
   ++coverage_.full_checks;
-  RunProbe(copy, away_, away_.empty(), "after the last close");
+  RunProbe(copy, away_, away_.empty() && rotten_.empty(), "after the last close");
   ProbeCorruption();
 }
 

@@ -35,7 +35,7 @@ class Run {
         fault_(fault),
         random_(plan.seed),
         oracle_(plan.create.chunk_bytes, false),
-        scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, nullptr},
+        scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, 0, nullptr, nullptr, nullptr},
         machine_(plan, 11) {
     factory_.Reset();
     hooks_.before_io = [this](DeviceIndex device, IoKind kind) {

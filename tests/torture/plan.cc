@@ -64,8 +64,8 @@ void PlanWork(SeedPlan& plan, Random& random) {
   plan.width = static_cast<uint32_t>(OneOf(random, {1, 2, 4, 4, 8, 16}));
   plan.operations = random.Between(500, 700);
   for (size_t i = 0; i < kOps; ++i) {
-    static constexpr uint32_t kUsual[kOps] = {30, 12, 10, 10, 6, 2, 12, 8, 2,
-                                              3,  3,  2,  2,  1, 2, 1,  2, 5};
+    static constexpr uint32_t kUsual[kOps] = {30, 12, 10, 10, 6, 2, 12, 8, 2, 3,
+                                              3,  2,  2,  1,  2, 1, 2,  5, 1};
     plan.weights[i] = kUsual[i] * static_cast<uint32_t>(OneOf(random, {0, 1, 2, 2, 4, 12}));
   }
   // Something must be written, and something must be promised.
@@ -203,7 +203,10 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   PlanWork(plan, random);
   plan.loses_devices = seed % 2 == 1;
   plan.degrades = plan.loses_devices && random.OneIn(2);
-  plan.doom = plan.loses_devices && !random.OneIn(3) ? 0.1 + 0.5 * random.Unit() : 0;
+  plan.doom = plan.loses_devices && !random.OneIn(4) ? 0.2 + 0.6 * random.Unit() : 0;
+  if (plan.doom != 0 && random.OneIn(2)) {
+    plan.weights[static_cast<size_t>(Op::kScrub)] += 4;
+  }
   plan.repairs = plan.loses_devices && !random.OneIn(3);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;
   plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;

@@ -30,9 +30,10 @@ enum class Op : uint8_t {
   kResizeVolume,
   kRenameVolume,
   kIdle,
-  kTrim,  // any bytes, whole stripes, or a large part of a volume
+  kTrim,   // any bytes, whole stripes, or a large part of a volume
+  kScrub,  // and heal
 };
-inline constexpr size_t kOps = 18;
+inline constexpr size_t kOps = 19;
 
 // What a seed dwells on.
 enum class Focus : uint8_t {

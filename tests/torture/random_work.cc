@@ -256,6 +256,9 @@ Task<void> Workload::RunOp(Op op) {
                         : scene_.random.OneIn(2) ? CheckpointKind::kIncremental
                                                  : CheckpointKind::kAuto);
       break;
+    case Op::kScrub:
+      task = Scrub();
+      break;
     case Op::kCreateVolume:
     case Op::kDeleteVolume:
     case Op::kResizeVolume:

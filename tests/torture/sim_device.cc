@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "layout/geometry.h"
 
 namespace eplog::torture {
 namespace {
@@ -120,7 +121,7 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   ++requests_;
   writes_ += IsWriteKind(kind) ? 1 : 0;
   if (dead_device_ == device || DoomStrikes(device, kind)) {
-    return ErrorCode::kIo;
+    return Hangs(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
   }
   const bool only_writes = fault_.style == FaultStyle::kNoSpace;
   if (fault_.nth == 0 || fault_fired_ || (only_writes && !IsWriteKind(kind)) ||
@@ -138,7 +139,8 @@ bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
   bool fails = false;
   for (ArmedDoom& armed : dooms_) {
     Doom& doom = armed.doom;
-    const bool fits = doom.style == Doom::Style::kDies ||
+    const bool fits = doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
+                      (doom.style == Doom::Style::kLies && IsWriteKind(kind)) ||
                       (doom.style == Doom::Style::kFailsWrite && IsWriteKind(kind)) ||
                       (doom.style == Doom::Style::kFailsFlush && kind == IoKind::kFlush) ||
                       (doom.style == Doom::Style::kReadsBadly && kind == IoKind::kRead);
@@ -146,20 +148,40 @@ bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
       continue;
     }
     if (armed.met) {
-      fails = fails || doom.style == Doom::Style::kDies ||
+      fails = fails || doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
               (doom.style == Doom::Style::kReadsBadly && random_.OneIn(4));
     } else if (--doom.countdown == 0) {
-      armed.met = fails = true;
+      armed.met = true;
+      fails = fails || doom.style != Doom::Style::kLies;
       on_doom_(doom);
     }
   }
   return fails;
 }
 
+bool SimBus::Hangs(uint8_t device) const {
+  return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
+    return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kHangs;
+  });
+}
+
+// Superblocks excepted: a device without its newest superblock is a stale one, which is another
+// case.
+bool SimBus::Lies(uint8_t device, IoKind kind) {
+  const bool liar = std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
+    return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kLies;
+  });
+  return liar && kind != IoKind::kSuperblock && random_.OneIn(3);
+}
+
 uint64_t SimBus::LatencyUs(uint8_t device, IoKind kind, uint64_t bytes) {
   if (random_.OneIn(50)) {
     // Now and then another device is slow for a while, so that devices drift apart.
     slow_device_ = random_.OneIn(3) ? -1 : static_cast<int>(random_.Below(14));
+  }
+  constexpr uint64_t kDeadlineUs = 500'000;
+  if (Hangs(device)) {
+    return kDeadlineUs;
   }
   const uint64_t base = 5 + bytes / 4096 + random_.Below(spread_us_);
   if (kind == slow_kind_) {
@@ -318,6 +340,28 @@ void SimDevice::CompleteBadly(uint64_t id) {
       {write.offset_bytes, std::move(mixed), write.kind, write.submitted, next_order_++, false});
 }
 
+// It succeeds, and what is on the device afterwards is wrong. Nothing lands where superblocks are.
+void SimDevice::CompleteWithALie(uint64_t id) {
+  const uint64_t style = bus_.random().Below(3);
+  if (style == 0) {
+    CompleteBadly(id);
+    return;
+  }
+  const auto found = in_flight_.find(id);
+  CachedWrite write = std::move(found->second);
+  in_flight_.erase(found);
+  bus_.NoteCompleted(write.kind);
+  if (style == 1) {
+    return;  // lost
+  }
+  const uint64_t first = kSuperblockAreaBytes / kBlockBytes;
+  const uint64_t blocks = (size_bytes_ - write.data->size()) / kBlockBytes;
+  write.offset_bytes = bus_.random().Between(first, blocks) * kBlockBytes;
+  visible_.Write(write.offset_bytes, *write.data);
+  write.order = next_order_++;
+  cached_.push_back(std::move(write));
+}
+
 // What a read gets: the completed writes, and any sectors of those in flight.
 void SimDevice::Deliver(uint64_t offset_bytes, std::span<const iovec> into) {
   std::vector<std::byte> all(TotalBytes(into));
@@ -419,7 +463,11 @@ Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from
     CompleteBadly(id);
     co_return Fail(Failure(*fault, "write", offset_bytes));
   }
-  Complete(id, from);
+  if (bus_.Lies(index_, kind)) {
+    CompleteWithALie(id);
+  } else {
+    Complete(id, from);
+  }
   bus_.StrikeAt(kind, Moment::kCompleted);
   co_return OkStatus();
 }

@@ -78,11 +78,13 @@ struct Doom {
     kFailsWrite,  // one write fails
     kFailsFlush,  // one flush fails, and what it was to keep is lost in a power cut
     kReadsBadly,  // from then on now and then a read fails: no reason to lose the device
+    kHangs,       // no request is answered before its deadline, which fails it
+    kLies,        // now and then a write is lost, torn or misdirected, and succeeds
   } style = Style::kDies;
   uint8_t device = 0;
   uint64_t countdown = 1;
 };
-inline constexpr int kDoomStyles = 4;
+inline constexpr int kDoomStyles = 6;
 
 class SimBus {
  public:
@@ -139,6 +141,8 @@ class SimBus {
   void NoteSubmitted(IoKind kind);
   void NoteCompleted(IoKind kind);
   std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
+  [[nodiscard]] bool Hangs(uint8_t device) const;
+  bool Lies(uint8_t device, IoKind kind);
   bool DoomStrikes(uint8_t device, IoKind kind);
   uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
 
@@ -235,6 +239,7 @@ class SimDevice final : public Device {
   uint64_t Submit(IoKind kind, uint64_t offset_bytes, std::vector<std::byte> data);
   void Complete(uint64_t id, std::span<const iovec> from);
   void CompleteBadly(uint64_t id);
+  void CompleteWithALie(uint64_t id);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
   void Covered(uint64_t upto_order, bool failed);
   void ApplyFate(Random& random, const CachedWrite& write, const CutStyle& style);

@@ -39,7 +39,13 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "early-death-unstable",
                                                         "replaced-words-kept",
                                                         "joined-ok-early",
-                                                        "rebuild-forgets-log"};
+                                                        "rebuild-forgets-log",
+                                                        "joined-forgotten",
+                                                        "stale-trusted",
+                                                        "epoch-tie",
+                                                        "absent-is-zero",
+                                                        "heal-in-place",
+                                                        "flush-retried"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

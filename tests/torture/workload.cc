@@ -177,6 +177,48 @@ Task<void> Workload::Commit() {
   Answer("a commit", status, false);
 }
 
+// Within m nothing is lost, and only who may lie is blamed. What was healed must be found right.
+Task<void> Workload::Scrub() {
+  ++scene_.coverage.scrubs;
+  Trace("scrub");
+  const uint64_t begun = scene_.lies;
+  Task<Result<CheckReport>> scrubbing = array_.Scrub(true, Progress());
+  const Result<CheckReport> report = co_await scrubbing;
+  const bool busy = !report.ok() && report.error().code == ErrorCode::kBusy;
+  Answer("a scrub", report.ok() ? OkStatus() : Status(Fail(report.error())), busy);
+  if (!report.ok()) {
+    co_return;
+  }
+  Trace("scrubbed: " + std::to_string(report->problems_found) + " problems, " +
+        std::to_string(report->healed) + " healed");
+  scene_.coverage.scrub_findings += report->problems_found;
+  scene_.coverage.healed += report->healed;
+  const ArrayStatus status = array_.GetStatus();
+  for (const Finding& finding : report->findings) {
+    const auto device =
+        std::find_if(status.devices.begin(), status.devices.end(),
+                     [&finding](const auto& each) { return each.name == finding.device; });
+    const auto index = static_cast<size_t>(device - status.devices.begin());
+    if (!tolerant_ && scene_.suspect && !scene_.suspect(index)) {
+      scene_.Violate("a scrub blames who did nothing: " + finding.Text());
+    }
+  }
+  if (report->lost != 0 && !tolerant_) {
+    scene_.Violate("a scrub found data that is lost: " + report->findings.front().Text());
+  }
+  Task<Result<CheckReport>> again = array_.Scrub(false, Progress());
+  const Result<CheckReport> second = co_await again;
+  if (!second.ok() || second->problems_found != 0) {
+    co_return;
+  }
+  // Journal and metadata are made anew by this.
+  Task<Status> task = array_.Checkpoint(CheckpointKind::kFull);
+  const Status checkpoint = co_await task;
+  if (checkpoint.ok() && scene_.whole && scene_.lies == begun) {
+    scene_.whole();
+  }
+}
+
 Task<void> Workload::Checkpoint(CheckpointKind kind) {
   ++scene_.coverage.checkpoints;
   Trace("checkpoint");

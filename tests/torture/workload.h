@@ -29,8 +29,13 @@ struct Scene {
   Coverage& coverage;
   std::string violation;  // the first; empty: none
   uint64_t last_write = 0;
+  uint64_t lies = 0;                              // counts devices that begin to, while running
   uint64_t hash = 0;                              // of every answer
   std::function<void(const std::string&)> trace;  // may be empty
+  // May something on this device be wrong? Reliable ones never lie.
+  std::function<bool(size_t device)> suspect = nullptr;
+  // Everything on all devices was found right, or put right, and written down.
+  std::function<void()> whole = nullptr;
 
   void Violate(const std::string& what) {
     if (violation.empty()) {
@@ -62,6 +67,7 @@ class Workload {
   Task<void> Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> FlushAll();
   Task<void> Commit();
+  Task<void> Scrub();
   Task<void> Checkpoint(CheckpointKind kind);
   Task<void> CreateVolume(std::string name, uint64_t size_bytes);
   Task<void> ResizeVolume(VolumeKey key, uint64_t size_bytes);

@@ -29,7 +29,7 @@ World::World(ArrayFactory& factory, const WorldOptions& options)
       plan_(MakePlan(options.seed, factory.min_ssd_bytes())),
       random_(options.seed ^ 0x70121),
       oracle_(plan_.create.chunk_bytes, plan_.create.journal == JournalMode::kLog),
-      scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, nullptr} {
+      scene_{plan_, oracle_, random_, pool_, coverage_, "", 0, 0, 0, nullptr, nullptr, nullptr} {
   factory_.Reset();
   hooks_.before_io = [this](DeviceIndex device, IoKind kind) {
     machine_->bus().Expect(device.value, kind);
@@ -80,6 +80,8 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.checkpoint = plan_.checkpoint;
   options.entropy = random_.Next();
   options.hooks = &hooks;
+  options.max_read_errors = 0;  // what a device loses by reading badly is tested elsewhere
+  options.max_corrupt_chunks = 0;
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
   hooks.headers_a_ring_block = plan_.headers_a_ring_block;
@@ -249,9 +251,10 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.options = Options(hooks_);
   inspection.adopt = true;
   inspection.whole = away_.empty();
-  inspection.full_check = away_.empty() && random_.OneIn(3);
+  inspection.full_check = away_.empty() && rotten_.empty() && random_.OneIn(3);
   inspecting_ = &inspection;
   doomed_.clear();
+  lying_.clear();
   ArmDooms(true);
   coverage_.full_checks += inspection.full_check ? 1 : 0;
   Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
@@ -328,8 +331,15 @@ void World::ArmDooms(bool opening) {
         opening && device >= plan_.n && plan_.create.journal == JournalMode::kLog;
     if (factory_.survives_failures() && random_.Chance(chance) && !with_crash) {
       Doom doom;
-      doom.style = static_cast<Doom::Style>(random_.Below(kDoomStyles));
+      doom.style = random_.OneIn(4) ? Doom::Style::kLies
+                                    : static_cast<Doom::Style>(random_.Below(kDoomStyles));
       doom.device = device;
+      // In mode log nobody looks at the rings before a flush is acknowledged: who loses the log by
+      // lies loses what was flushed.
+      const bool trusted = device >= plan_.n && plan_.create.journal == JournalMode::kLog;
+      if (doom.style == Doom::Style::kLies && trusted) {
+        continue;
+      }
       const bool flush = doom.style == Doom::Style::kFailsFlush;
       doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(3) ? 20 : 300);
       bus.AddDoom(doom);
@@ -344,6 +354,12 @@ void World::MeetDoom(const Doom& doom) {
       std::to_string(static_cast<int>(doom.style)));
   if (inspecting_ != nullptr) {
     inspecting_->full_check = false;  // it would find what cannot be read
+  }
+  if (doom.style == Doom::Style::kLies) {
+    rotten_.insert(doom.device);
+    lying_.insert(doom.device);
+    ++scene_.lies;
+    return;
   }
   if (doom.style == Doom::Style::kReadsBadly && inspecting_ == nullptr) {
     return;  // an opening that cannot read its superblocks does without it
@@ -413,6 +429,9 @@ void World::NoteRepaired() {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
       away_.erase(device);
+      if (!lying_.contains(device)) {
+        rotten_.erase(device);
+      }
       it = stale_.erase(it);
     } else {
       ++it;
@@ -425,14 +444,21 @@ void World::NoteRepaired() {
 // Devices that are lost in a what-if: those that this life does without, and up to m in all.
 DeviceSet World::ChooseLost() {
   DeviceSet lost = away_;
+  // What lied counts, whether it is there or not.
+  DeviceSet bad = away_;
+  bad.insert(rotten_.begin(), rotten_.end());
   const uint64_t count =
       random_.Between(std::min<uint64_t>(1, plan_.create.parity), plan_.create.parity);
   const bool logs_first = random_.OneIn(3);
-  for (uint32_t i = plan_.n; logs_first && i < plan_.devices() && lost.size() < count; ++i) {
-    lost.insert(static_cast<uint8_t>(i));
+  const auto lose = [&](uint64_t device) {
+    lost.insert(static_cast<uint8_t>(device));
+    bad.insert(static_cast<uint8_t>(device));
+  };
+  for (uint32_t i = plan_.n; logs_first && i < plan_.devices() && bad.size() < count; ++i) {
+    lose(i);
   }
-  while (lost.size() < count) {
-    lost.insert(static_cast<uint8_t>(random_.Below(plan_.devices())));
+  while (bad.size() < count) {
+    lose(random_.Below(plan_.devices()));
   }
   return lost;
 }
@@ -494,7 +520,7 @@ void World::Probe(bool with_losses) {
 
 // Bytes that rot while the array is closed are found by their CRCs and decoded (P5).
 void World::ProbeCorruption() {
-  if (failed() || away_.size() >= plan_.create.parity) {
+  if (failed() || !rotten_.empty() || away_.size() >= plan_.create.parity) {
     return;
   }
   Machine copy(*machine_, random_.Next());

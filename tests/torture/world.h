@@ -98,6 +98,8 @@ class World {
   DeviceSet doomed_;            // of them: failed since the last opening began
   DeviceSet seen_lost_;         // of them: the array has called them not ok since
   DeviceSet missed_;            // of them: missed an opening that succeeded
+  DeviceSet rotten_;            // what they hold may be wrong: lied, and were not scrubbed since
+  DeviceSet lying_;             // of them: still do
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool logs_degraded_ = false;  // this life began without some log device
   uint64_t crashes_ = 0;
