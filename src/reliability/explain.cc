@@ -127,6 +127,28 @@ std::string MatrixText(const Chain& chain, bool values) {
   return Columns(cells, true);
 }
 
+// Failures go red, repairs green; names of nodes begin with a letter for each chain.
+std::string DotOf(const Chain& chain, size_t number) {
+  const std::string node = std::string(1, static_cast<char>('A' + number)) + "_S";
+  std::string out = fmt::format(
+      "  subgraph cluster_{0} {{\n    label=\"{1}: {2} SSDs, {3} parity; rates a year\";\n"
+      "    color=\"#bbbbbb\";\n",
+      number, SystemName(chain.system), chain.parameters.ssds, chain.parameters.parity);
+  for (size_t i = 0; i < chain.states.size(); ++i) {
+    out += fmt::format("    {}{} [label=\"{}\\n{}\"{}];\n", node, i, StateName(chain, i),
+                       StateWords(chain, i),
+                       chain.states[i].loss ? ", fillcolor=\"#f8d7d3\", peripheries=2" : "");
+  }
+  for (const Transition& transition : chain.transitions) {
+    const char* colour = transition.to < transition.from ? "#2f7d4f" : "#b03a2e";
+    out += fmt::format(
+        "    {0}{1} -> {0}{2} [label=\" {3}\\n{4} \", color=\"{5}\", fontcolor=\"{5}\"];\n", node,
+        transition.from, transition.to, RateText(transition, chain), Number(transition.rate),
+        colour);
+  }
+  return out + "  }\n";
+}
+
 }  // namespace
 
 std::string SystemName(System system) {
@@ -193,25 +215,15 @@ std::string ExplainText(const Chain& chain) {
   return out;
 }
 
-std::string ExplainDot(const Chain& chain) {
-  std::string out = fmt::format(
-      "digraph \"{0}\" {{\n  label=\"{0}: {1} SSDs, {2} parity\\nrates a year\";\n  labelloc=t;\n"
-      "  rankdir=LR;\n  nodesep=0.6;\n  ranksep=1.6;\n  fontname=\"DejaVu Sans\";\n"
-      "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fa\", fontname=\"DejaVu "
-      "Sans\"];\n"
-      "  edge [fontname=\"DejaVu Sans\", fontsize=11];\n",
-      SystemName(chain.system), chain.parameters.ssds, chain.parameters.parity);
-  for (size_t i = 0; i < chain.states.size(); ++i) {
-    out +=
-        fmt::format("  S{} [label=\"{}\\n{}\"{}];\n", i, StateName(chain, i), StateWords(chain, i),
-                    chain.states[i].loss ? ", fillcolor=\"#f8d7d3\", peripheries=2" : "");
-  }
-  for (const Transition& transition : chain.transitions) {
-    const bool repair = transition.to < transition.from;
-    out += fmt::format("  S{} -> S{} [label=\" {}\\n{} \", color=\"{}\", fontcolor=\"{}\"];\n",
-                       transition.from, transition.to, RateText(transition, chain),
-                       Number(transition.rate), repair ? "#2f7d4f" : "#b03a2e",
-                       repair ? "#2f7d4f" : "#b03a2e");
+std::string ExplainDot(std::span<const Chain> chains) {
+  std::string out =
+      "digraph reliability {\n  rankdir=LR;\n  nodesep=0.5;\n  ranksep=1.4;\n"
+      "  fontname=\"DejaVu Sans\";\n"
+      "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#eef3fa\", "
+      "fontname=\"DejaVu Sans\"];\n"
+      "  edge [fontname=\"DejaVu Sans\", fontsize=11];\n";
+  for (size_t i = 0; i < chains.size(); ++i) {
+    out += DotOf(chains[i], i);
   }
   return out + "}\n";
 }

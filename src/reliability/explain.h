@@ -2,6 +2,7 @@
 // and as a Graphviz graph. Everything is read off the Chain that the figures are computed from.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace eplog::reliability {
 
 // Symbols, states, transitions, generator. Several lines, each ended.
 [[nodiscard]] std::string ExplainText(const Chain& chain);
-// A digraph for `dot`. One of each: several graphs in one file are drawn one after the other.
-[[nodiscard]] std::string ExplainDot(const Chain& chain);
+// A digraph for `dot`, with a box around each chain.
+[[nodiscard]] std::string ExplainDot(std::span<const Chain> chains);
 
 }  // namespace eplog::reliability

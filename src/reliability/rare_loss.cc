@@ -4,8 +4,9 @@
 //
 // where a cycle begins when all devices are well. Lengths are drawn from cycles as they are;
 // losses from cycles in which, while something is down, a failure comes next with probability 1/2
-// instead of its own (balanced over the kinds), each weighed by the ratio of true to biased
-// probability of its path.
+// instead of its own (balanced over the kinds), and what ends in a loss by chance (latent errors,
+// the window of pending chunks) does so at least with probability 1/4; each is weighed by the ratio
+// of true to biased probability of its path.
 #include <algorithm>
 #include <cmath>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr double kSigmas99 = 2.5758293035489004;
 constexpr double kBias = 0.5;
+constexpr double kLeastChance = 0.25;
 
 // Only the numbers of devices that are down: all rates are constant, so nothing else matters.
 class Cycle {
@@ -54,8 +56,8 @@ class Cycle {
         outcome.weight *=
             (fails ? failures : repairs) / (failures + repairs) / (fails ? kBias : 1 - kBias);
       }
-      outcome.lost = fails ? !Failure(log_failure, failures, biased, outcome.weight)
-                           : !Repair(ssd_repair / repairs);
+      outcome.lost = fails ? !Failure(log_failure / failures, biased, outcome.weight)
+                           : !Repair(ssd_repair / repairs, biased, outcome.weight);
     } while (!outcome.lost && ssds_ + logs_down_ > 0);
     return outcome;
   }
@@ -74,8 +76,17 @@ class Cycle {
                                                           : 0.0;
   }
 
-  bool Failure(double log_failure, double failures, bool biased, double& weight) {
-    const double share = log_failure / failures;
+  // True with `probability`; biased, more often, which `weight` makes up for.
+  bool Chance(double probability, bool biased, double& weight) {
+    if (!biased || probability == 0 || probability >= kLeastChance) {
+      return random_.Chance(probability);
+    }
+    const bool happens = random_.Chance(kLeastChance);
+    weight *= happens ? probability / kLeastChance : (1 - probability) / (1 - kLeastChance);
+    return happens;
+  }
+
+  bool Failure(double share, bool biased, double& weight) {
     const bool choose = biased && share > 0 && share < 1;
     const bool log = random_.Chance(choose ? kBias : share);
     if (choose) {
@@ -86,10 +97,11 @@ class Cycle {
     if (ssds_ > p_.parity) {
       return false;
     }
-    return !(covered && ssds_ + logs_down_ > p_.parity && random_.Chance(p_.pending_fraction));
+    const bool runs_out = covered && ssds_ + logs_down_ > p_.parity;
+    return !runs_out || !Chance(p_.pending_fraction, biased, weight);
   }
 
-  bool Repair(double ssd_share) {
+  bool Repair(double ssd_share, bool biased, double& weight) {
     if (!random_.Chance(ssd_share)) {
       --logs_down_;
       return true;
@@ -97,7 +109,7 @@ class Cycle {
     const double loss =
         RebuildMeetsLatentErrors(p_, ssds_, RedundancyLeft(p_, ssds_, logs_down_)).loss;
     --ssds_;
-    return !random_.Chance(loss);
+    return !Chance(loss, biased, weight);
   }
 
   const Parameters& p_;

@@ -13,6 +13,7 @@ namespace eplog::reliability {
 namespace {
 
 constexpr double kTolerance = 1e-7;
+constexpr double kAgreement = 1e-6;  // of the two extrapolations
 constexpr size_t kFirstSteps = 8;
 constexpr size_t kMostSteps = 1024;
 constexpr double kNothingLeft = 1e-18;  // of probability, when everything is lost
@@ -27,13 +28,15 @@ double WearYears(System system, const Parameters& p) {
 }
 
 // Where the hazard is taken anew: even steps within the span or the endurance, whichever is
-// shorter; beyond the endurance in proportion to age, since the hazard is a power of it.
+// shorter; beyond the endurance even on a log scale, since the hazard is a power of age.
 class Grid {
  public:
   Grid(double wear_years, size_t steps)
       : wear_years_(wear_years), steps_(static_cast<double>(steps)) {}
   [[nodiscard]] double Next(double at, double span_years) const {
-    return at + std::min(span_years, std::max(wear_years_, at)) / steps_;
+    // The endurance is met to a rounding error.
+    const bool beyond = at >= wear_years_ * (1 - 1e-9) && span_years > wear_years_;
+    return beyond ? at * std::exp(1 / steps_) : at + std::min(span_years, wear_years_) / steps_;
   }
 
  private:
@@ -112,25 +115,50 @@ class Life {
   Eigen::Index states_;
 };
 
-// `figure`(steps) for numbers of steps that double, its errors extrapolated away (Romberg's scheme:
-// they go with even powers of the step), until it holds still.
+// Figures for numbers of steps that double, their errors extrapolated away: each
+// doubling leaves a first_factor-th of the first error, a first_factor^2-th of the second and so on
+// (4: errors go with even powers of the step; 2: with all powers).
+class Extrapolation {
+ public:
+  explicit Extrapolation(double first_factor) : first_factor_(first_factor) {}
+
+  // True once the extrapolated figure holds still.
+  bool Add(double figure) {
+    std::vector<double> now = {figure};
+    double factor = first_factor_;
+    for (size_t i = 0; i < last_.size(); ++i, factor *= first_factor_) {
+      now.push_back(now[i] + (now[i] - last_[i]) / (factor - 1));
+    }
+    const bool still =
+        !last_.empty() && std::abs(now.back() - last_.back()) <= kTolerance * now.back();
+    last_ = std::move(now);
+    return still;
+  }
+  // While steps are too long to extrapolate from, the plain figure is at least positive.
+  [[nodiscard]] double figure() const { return last_.back() > 0 ? last_.back() : last_.front(); }
+
+ private:
+  double first_factor_;
+  std::vector<double> last_;
+};
+
+// Errors go with even powers of the step, but for a part that goes with the step itself: after each
+// change of the hazard the chain takes the time of a rebuild to settle. Both extrapolations must
+// agree; one alone may hold still by chance.
 template <typename Figure>
 double Refine(const Figure& figure) {
-  std::vector<double> last = {figure(kFirstSteps)};
-  for (size_t steps = 2 * kFirstSteps; steps <= kMostSteps; steps *= 2) {
-    std::vector<double> now = {figure(steps)};
-    double power = 4;
-    for (size_t i = 0; i < last.size(); ++i, power *= 4) {
-      now.push_back(now[i] + (now[i] - last[i]) / (power - 1));
+  Extrapolation even(4);
+  Extrapolation all(2);
+  for (size_t steps = kFirstSteps; steps <= kMostSteps; steps *= 2) {
+    const double plain = figure(steps);
+    const bool even_still = even.Add(plain);
+    const bool all_still = all.Add(plain);
+    if ((even_still || all_still) &&
+        std::abs(even.figure() - all.figure()) <= kAgreement * all.figure()) {
+      return all_still ? all.figure() : even.figure();
     }
-    // While steps are too long to extrapolate from, the plain figure is at least positive.
-    const double best = now.back() > 0 ? now.back() : now.front();
-    if (std::abs(best - last.back()) <= kTolerance * best) {
-      return best;
-    }
-    last = std::move(now);
   }
-  return last.back() > 0 ? last.back() : last.front();
+  return all.figure();
 }
 
 }  // namespace

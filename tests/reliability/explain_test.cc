@@ -84,13 +84,13 @@ TEST(ExplainDot, OneNodeAStateOneEdgeATransition) {
   Parameters p;
   p.parity = 2;
   const Chain chain = BuildChain(System::kEplog, p);
-  const std::string dot = ExplainDot(chain);
+  const std::string dot = ExplainDot(std::span(&chain, 1));
   size_t edges = 0;
   for (size_t at = dot.find(" -> "); at != std::string::npos; at = dot.find(" -> ", at + 1)) {
     ++edges;
   }
   EXPECT_EQ(edges, chain.transitions.size());
-  EXPECT_NE(dot.find("S4 [label=\"S4 (2,1)"), std::string::npos);
+  EXPECT_NE(dot.find("A_S4 [label=\"S4 (2,1)"), std::string::npos);
 }
 
 }  // namespace
