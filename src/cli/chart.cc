@@ -13,8 +13,9 @@ namespace {
 constexpr double kPanelWidth = 620;  // of several side by side
 constexpr double kLonePanelWidth = 860;
 constexpr double kPlotHeight = 400;
-constexpr double kLeft = 84;  // tick labels and the axis label
-constexpr double kTop = 96;   // titles
+constexpr double kLeft = 84;         // tick labels and the axis label
+constexpr double kTop = 96;          // titles
+constexpr double kTopUntitled = 70;  // where panels have none
 constexpr double kBottom = 64;
 constexpr double kNoteHeight = 19;
 constexpr double kLetter = 6.9;  // mean width at the size of the labels
@@ -55,7 +56,7 @@ bool Drawable(const ChartPanel& panel, const ChartPoint& p) {
 }
 
 const char* ColourOf(const ChartSeries& series) {
-  return series.reference ? kGrey : kPalette[static_cast<size_t>(series.colour) % kPalette.size()];
+  return series.colour < 0 ? kGrey : kPalette[static_cast<size_t>(series.colour) % kPalette.size()];
 }
 
 // One direction of a panel: from values to places.
@@ -250,14 +251,25 @@ class PanelDrawing {
         "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"6\" fill=\"none\" stroke=\"#111111\" "
         "stroke-width=\"1.5\"/>\n",
         x, y);
-    // Above its point where there is room to the right, else to the left of it.
-    const bool left = x + kLetter * static_cast<double>(mark.label.size()) > right_;
+    // Above its point where there is room to the right, else to the left of it; below if another
+    // one is in the way.
+    const double width = kLetter * static_cast<double>(mark.label.size());
+    const bool left = x + width > right_;
+    const double from = left ? x - 8 - width : x + 8;
+    double baseline = y - 9;
+    for (const auto& [other_from, other_to, other_baseline] : mark_labels_) {
+      if (from < other_to && from + width > other_from &&
+          std::abs(baseline - other_baseline) < kLabelHeight) {
+        baseline = y + 20;
+      }
+    }
+    mark_labels_.push_back({from, from + width, baseline});
     // A white edge keeps it readable on lines.
     out_ += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12.5\" text-anchor=\"{}\" fill=\"#111111\" "
         "stroke=\"#fcfcfc\" stroke-width=\"4\" paint-order=\"stroke\" "
         "stroke-linejoin=\"round\">{}</text>\n",
-        left ? x - 8 : x + 8, y - 9, left ? "end" : "start", Escape(mark.label));
+        left ? x - 8 : x + 8, baseline, left ? "end" : "start", Escape(mark.label));
   }
 
   // At the end of each line, pushed apart where lines end close to each other.
@@ -302,6 +314,7 @@ class PanelDrawing {
   double bottom_;
   Scale x_;
   Scale y_;
+  std::vector<std::array<double, 3>> mark_labels_;  // from, to, baseline
   std::string out_;
 };
 
@@ -377,7 +390,10 @@ std::string ChartNumber(double value) {
 std::string RenderSvg(const Chart& chart) {
   const double panel_width = chart.panels.size() == 1 ? kLonePanelWidth : kPanelWidth;
   const double width = panel_width * static_cast<double>(chart.panels.size());
-  const double notes = kTop + kPlotHeight + kBottom;
+  const bool titled = std::any_of(chart.panels.begin(), chart.panels.end(),
+                                  [](const ChartPanel& panel) { return !panel.title.empty(); });
+  const double top = titled ? kTop : kTopUntitled;
+  const double notes = top + kPlotHeight + kBottom;
   const double height = notes + kNoteHeight * static_cast<double>(chart.notes.size()) + 10;
   std::string out = fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
@@ -395,7 +411,7 @@ std::string RenderSvg(const Chart& chart) {
   line(50, 13, "normal", chart.subtitle);
   double left = 0;
   for (const ChartPanel& panel : chart.panels) {
-    out += PanelDrawing(panel, left, panel_width, kTop).Draw();
+    out += PanelDrawing(panel, left, panel_width, top).Draw();
     left += panel_width;
   }
   for (size_t i = 0; i < chart.notes.size(); ++i) {

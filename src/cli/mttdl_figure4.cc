@@ -173,7 +173,7 @@ Chart Figure4Chart(const Figure4& figure) {
       equal += fmt::format("{}{} (α = {:.1f})", equal.empty() ? "" : ", ", CrossingText(line),
                            line.alpha);
     }
-    ChartSeries reference{"conventional", {}, 0, true};
+    ChartSeries reference{"conventional", {}, -1, true};
     for (const double ratio : figure.ratios) {
       reference.points.push_back({ratio, level.conventional_years});
     }

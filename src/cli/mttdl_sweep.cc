@@ -173,7 +173,7 @@ void MarkCrossings(const ChartSeries& line, const ChartSeries& reference, ChartP
     };
     const double x = between(line.points[i - 1].x, line.points[i].x, panel.x.log);
     panel.marks.push_back({{x, between(reference.points[i - 1].y, reference.points[i].y, true)},
-                           fmt::format("{:.3g}", x)});
+                           HumanNumber(std::stod(fmt::format("{:.2e}", x)))});
   }
 }
 
@@ -325,13 +325,15 @@ Result<Chart> SweepChart(const Sweep& sweep) {
     auto& [eplog, conventional] = pair;
     MarkCrossings(eplog, conventional, panel);
     eplog.label = name.empty() ? "EPLOG" : "EPLOG, " + name;
-    eplog.colour = colour++;
+    eplog.colour = colour;
     conventional.label = one_reference || name.empty() ? "conventional" : "conv., " + name;
     conventional.reference = true;
+    conventional.colour = one_reference ? -1 : colour;
     panel.series.push_back(eplog);
-    if (!one_reference || colour == 1) {
+    if (!one_reference || colour == 0) {
       panel.series.push_back(conventional);
     }
+    ++colour;
   }
   Chart chart;
   const auto& p = sweep.rows.front().inputs.parameters;

@@ -23,8 +23,7 @@ namespace eplog::reliability {
 [[nodiscard]] double LossProbability(const Chain& chain, double years);
 
 // The same for parameters, whether rates are constant or change with wear. Preconditions:
-// Validate() and ChainCanHold(). Wear is integrated until the answer moves by less than 10^-7 of
-// itself.
+// Validate() and ChainCanHold(). Wear is integrated to about 10^-6.
 struct Outlook {
   double mttdl_years = 0;
   std::vector<double> loss_probability;  // within each of the `years` asked for
