@@ -5,6 +5,7 @@
 #   mttdl_test.sh PATH-TO-EPLOG
 set -u
 EPLOG=$(realpath "$1")
+HERE=$(realpath "$(dirname "$0")")
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-mttdl.XXXXXX")
 FAILURES=0
 SKIPPED=()
@@ -56,6 +57,17 @@ check 'all(d[s]["simulated"]["mttdl_years"]["low"] < d[s]["mttdl_years"] < d[s][
 cp out first
 run 0 --simulate --json --lives 50000
 cmp -s first out || fail "the same seed gave another result"
+
+say "== what docs/reliability.md shows is what comes out"
+python3 - "$EPLOG" "$HERE/../../docs/reliability.md" <<'PYTHON' || fail "docs/reliability.md is out of date"
+import re, shlex, subprocess, sys
+eplog, document = sys.argv[1:]
+blocks = re.findall(r"```console\n\$ (eplog .*?)\n(.*?)```\n", open(document).read(), re.S)
+assert len(blocks) >= 2, "no examples found"
+for command, shown in blocks:
+    out = subprocess.run([eplog] + shlex.split(command)[1:], capture_output=True, text=True).stdout
+    assert out == shown, f"{command} prints:\n{out}"
+PYTHON
 
 say "== figure 4"
 run 0 --fig4 --picture fig4.svg
