@@ -135,7 +135,7 @@ class PanelDrawing {
   }
 
   std::string Draw() {
-    Text((left_ + right_) / 2, top_ - 14, 15, "middle", panel_.title, "#111111", "bold");
+    Text((left_ + right_) / 2, top_ - 14, panel_.title, {15, "middle", "#111111", "bold"});
     Grid();
     for (const ChartSeries& series : panel_.series) {
       Line(series);
@@ -148,12 +148,17 @@ class PanelDrawing {
   }
 
  private:
-  void Text(double x, double y, int size, const char* anchor, std::string_view text,
-            const char* colour = "#333333", const char* weight = "normal") {
+  struct TextStyle {
+    int size = 13;
+    const char* anchor = "middle";
+    const char* colour = "#333333";
+    const char* weight = "normal";
+  };
+  void Text(double x, double y, std::string_view text, const TextStyle& style) {
     out_ += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\" "
         "font-weight=\"{}\">{}</text>\n",
-        x, y, size, anchor, colour, weight, Escape(text));
+        x, y, style.size, style.anchor, style.colour, style.weight, Escape(text));
   }
   void Stroke(double x1, double y1, double x2, double y2, const char* colour, double width) {
     out_ += fmt::format(
@@ -169,8 +174,9 @@ class PanelDrawing {
     if (decades > 12) {
       return;
     }
-    for (double decade = std::floor(std::log10(scale.low())); decade <= std::log10(scale.high());
-         ++decade) {
+    const auto first = static_cast<int>(std::floor(std::log10(scale.low())));
+    const auto last = static_cast<int>(std::floor(std::log10(scale.high())));
+    for (int decade = first; decade <= last; ++decade) {
       for (int digit = 2; digit < 10; ++digit) {
         const double value = digit * std::pow(10.0, decade);
         if (value > scale.low() && value < scale.high()) {
@@ -194,16 +200,16 @@ class PanelDrawing {
     }
     for (const double v : ChartTicks(y_.low(), y_.high(), panel_.y.log)) {
       Stroke(left_, y_.Place(v), right_, y_.Place(v), "#d9d9d9", 1);
-      Text(left_ - 8, y_.Place(v) + 4.5, 13, "end", ChartNumber(v));
+      Text(left_ - 8, y_.Place(v) + 4.5, ChartNumber(v), {.anchor = "end"});
     }
     for (const double v : ChartTicks(x_.low(), x_.high(), panel_.x.log)) {
       Stroke(x_.Place(v), top_, x_.Place(v), bottom_, "#e6e6e6", 1);
       Stroke(x_.Place(v), bottom_, x_.Place(v), bottom_ + 5, "#888888", 1);
-      Text(x_.Place(v), bottom_ + 20, 13, "middle", ChartNumber(v));
+      Text(x_.Place(v), bottom_ + 20, ChartNumber(v), {});
     }
     Stroke(left_, bottom_, right_, bottom_, "#888888", 1.2);
     Stroke(left_, top_, left_, bottom_, "#888888", 1.2);
-    Text((left_ + right_) / 2, bottom_ + 44, 13, "middle", panel_.x.label);
+    Text((left_ + right_) / 2, bottom_ + 44, panel_.x.label, {});
     const double x = left_ - kLeft + 18;
     const double y = (top_ + bottom_) / 2;
     out_ += fmt::format(
@@ -303,7 +309,8 @@ class PanelDrawing {
       if (std::abs(label.y - label.line_y) > 2) {
         Stroke(right_ + 1, label.line_y, right_ + 9, label.y, ColourOf(*label.series), 0.8);
       }
-      Text(right_ + 11, label.y + 4.5, 13, "start", label.series->label, ColourOf(*label.series));
+      Text(right_ + 11, label.y + 4.5, label.series->label,
+           {.anchor = "start", .colour = ColourOf(*label.series)});
     }
   }
 
@@ -367,8 +374,9 @@ std::vector<double> ChartTicks(double low, double high, bool log) {
                                : rough / power <= 2 ? 2
                                : rough / power <= 5 ? 5
                                                     : 10);
-  for (double k = std::ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k) {
-    ticks.push_back(k * step);
+  const double first = std::ceil(low / step - 1e-9);
+  for (int i = 0; (first + i) * step <= high + step * 1e-9; ++i) {
+    ticks.push_back((first + i) * step);
   }
   return ticks;
 }

@@ -84,6 +84,9 @@ std::vector<std::vector<std::string>> SolvedRows(const Inputs& inputs, const Com
 }
 
 std::string Interval(const Estimate& e, std::string (*show)(double)) {
+  if (!std::isfinite(e.value)) {
+    return "no loss seen; more --lives";
+  }
   return fmt::format("{} [{} ... {}]", show(e.value), show(e.low), show(e.high));
 }
 

@@ -84,6 +84,7 @@ class Resolver {
       return OkStatus();
     }
     std::vector<std::string> names;
+    names.reserve(kCount);
     for (const auto& choice : choices) {
       names.emplace_back(choice.name);
     }

@@ -70,7 +70,7 @@ Status AddRange(std::string_view text, SweepAxis& axis) {
   if (!(count < kMostValues)) {
     return bad("that is more than 10000 values");
   }
-  for (double i = 0; i <= count; ++i) {
+  for (int i = 0; i <= static_cast<int>(count); ++i) {
     const double value =
         factor ? from->number * std::pow(step->number, i) : from->number + i * step->number;
     axis.values.push_back(fmt::format("{:.12g}{}", value, from->unit));

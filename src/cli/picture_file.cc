@@ -45,6 +45,7 @@ Status WriteText(const fs::path& file, std::string_view text) {
 // Runs `words` without a shell; its standard error is ours.
 Status RunProgram(const std::vector<std::string>& words, const char* package) {
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (const std::string& word : words) {
     argv.push_back(const_cast<char*>(word.c_str()));
   }

@@ -1,5 +1,6 @@
 #include "reliability/parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -39,12 +40,17 @@ Status CheckLatent(const LatentErrors& latent) {
                     "must be at least a byte and fit an SSD");
 }
 
-Status CheckWear(const Wear& wear) {
+Status CheckWear(const Wear& wear, double alpha) {
   EPLOG_TRY(CheckRange("tbw", wear.endurance_bytes, 1, 1e24, "must be above 0"));
   EPLOG_TRY(CheckRange("wear-shape", wear.shape, 1, 50,
                        "must lie between 1 (a constant rate) and 50 (all at once)"));
   EPLOG_TRY(CheckRange("daily-writes", wear.bytes_per_year, 1, 1e24, "must be above 0"));
-  return CheckRange("replace-at", wear.replace_after_bytes, 0, 1e24, "must not be negative");
+  EPLOG_TRY(CheckRange("replace-at", wear.replace_after_bytes, 0, 1e24, "must not be negative"));
+  // A millionth of a year, half a minute.
+  const double least = 1e-6 * wear.bytes_per_year * std::max(1.0, alpha);
+  return wear.replace_after_bytes == 0 || wear.replace_after_bytes >= least
+             ? OkStatus()
+             : Status(Refuse("replace-at", "must leave an SSD in use for half a minute or more"));
 }
 
 double* FindMuLog(Parameters& p) {
@@ -115,7 +121,7 @@ Status Validate(const Parameters& p) {
   if (p.latent) {
     EPLOG_TRY(CheckLatent(*p.latent));
   }
-  return p.wear ? CheckWear(*p.wear) : OkStatus();
+  return p.wear ? CheckWear(*p.wear, p.alpha) : OkStatus();
 }
 
 bool ChainCanHold(const Parameters& parameters) {

@@ -9,6 +9,7 @@
 // of true to biased probability of its path.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -151,6 +152,10 @@ Estimate SimulateRareLoss(System system, const Parameters& parameters, uint64_t 
     losses.Add(outcome.lost ? outcome.weight : 0);
   }
   const auto n = static_cast<double>(cycles);
+  if (losses.sum == 0) {
+    const double none = std::numeric_limits<double>::infinity();
+    return {none, none, none};
+  }
   const double value = years.Mean(n) / losses.Mean(n);
   // Of a quotient of independent means; on a log scale, which keeps it positive.
   const double factor = std::exp(kSigmas99 * std::sqrt(years.Spread(n) + losses.Spread(n)));

@@ -115,9 +115,9 @@ class Life {
   Eigen::Index states_;
 };
 
-// Figures for numbers of steps that double, their errors extrapolated away: each
-// doubling leaves a first_factor-th of the first error, a first_factor^2-th of the second and so on
-// (4: errors go with even powers of the step; 2: with all powers).
+// Figures for numbers of steps that double, their errors extrapolated away: each doubling leaves a
+// first_factor-th of the first error, a first_factor^2-th of the second and so on (4: errors go
+// with even powers of the step; 2: with all powers).
 class Extrapolation {
  public:
   explicit Extrapolation(double first_factor) : first_factor_(first_factor) {}
@@ -171,7 +171,7 @@ double WearRate(System system, const Parameters& parameters, double from_years, 
   const double shape = parameters.wear->shape;
   const double rate = (std::pow(to_years / scale, shape) - std::pow(from_years / scale, shape)) /
                       (to_years - from_years);
-  return std::min(rate, kGreatestRate);
+  return rate <= kGreatestRate ? rate : kGreatestRate;  // not a number: both powers overflowed
 }
 
 double ReplacementYears(System system, const Parameters& parameters) {

@@ -148,6 +148,35 @@ TEST(Wear, ALargeChainIsQuick) {
   }
 }
 
+// SSDs that are worn out before they are mounted, and such as never wear: an answer, and soon.
+TEST(Wear, ExtremesComeToAnEnd) {
+  const std::array years = {1e-9, 1.0, 1e6};
+  const auto expect_figures = [&](const Parameters& p) {
+    ASSERT_TRUE(Validate(p).ok()) << Validate(p).error().message;
+    for (const System system : {System::kEplog, System::kConventional}) {
+      const Outlook outlook = Foresee(system, p, years);
+      EXPECT_TRUE(outlook.mttdl_years > 0 && std::isfinite(outlook.mttdl_years));
+      for (const double loss : outlook.loss_probability) {
+        EXPECT_TRUE(loss >= 0 && loss <= 1) << loss;
+      }
+    }
+  };
+  Parameters p;
+  for (const uint32_t parity : {1U, 4U}) {
+    p.parity = parity;
+    for (const double shape : {1.0, 3.0, 50.0}) {
+      p.wear = Wear{1, shape, 1e24, 0};
+      expect_figures(p);
+      p.wear = Wear{1e12, shape, 1e12, 2e6};
+      expect_figures(p);
+    }
+    p.wear = Wear{1e24, 1, 1, 0};
+    expect_figures(p);
+  }
+  p.wear = Wear{1e12, 3, 1e12, 1};
+  EXPECT_FALSE(Validate(p).ok()) << "replaced each microsecond";
+}
+
 TEST(LatentErrors, ByHand) {
   Parameters p;
   p.ssds = 10;
