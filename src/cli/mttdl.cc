@@ -224,11 +224,9 @@ Status RunExplainMode(const MttdlCommand& command, const InputSet& values) {
   for (const auto& chain : chains) {
     Print(ExplainText(chain));
   }
-  std::string closing = "Repairs are drawn from the same description. ";
-  closing = inputs->parameters.wear
-                ? "With wear, λ grows with age; these are the rates of a new array."
-                : "Rates are constant: MTTDL follows by eliminating one state after the other.";
-  Print(closing);
+  Print(inputs->parameters.wear
+            ? "With wear λ grows with age; these are the rates of new SSDs."
+            : "Rates are constant; MTTDL follows by eliminating one state after the other.");
   return OkStatus();
 }
 

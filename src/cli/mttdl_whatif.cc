@@ -185,6 +185,9 @@ std::string WhatIfText(const WhatIf& what_if) {
       if (!solved && f.simulated->lives < 2) {
         return std::string("too long to follow");
       }
+      if (!solved && f.simulated->losses == 0) {
+        return fmt::format("not seen in {}", HumanYears(f.simulated_years));
+      }
       return fmt::format("{} in {}",
                          HumanProbability(solved ? f.loss_probability.front()
                                                  : f.simulated->loss_probability.value),

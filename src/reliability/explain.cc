@@ -166,7 +166,11 @@ std::string RateText(const Transition& transition, const Chain& chain) {
 std::string StateName(const Chain& chain, size_t state) {
   const State& s = chain.states[state];
   if (s.loss) {
-    return fmt::format("S{} ({},*)", state, chain.parameters.parity + 1);
+    // With the window of pending chunks an array may live on with more devices down.
+    const State& last = chain.states[chain.loss() - 1];
+    return last.ssds_down + last.logs_down > chain.parameters.parity
+               ? fmt::format("S{} (loss)", state)
+               : fmt::format("S{} ({},*)", state, chain.parameters.parity + 1);
   }
   return fmt::format("S{} ({},{})", state, s.ssds_down + s.logs_down, s.ssds_down);
 }

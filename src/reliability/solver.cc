@@ -70,7 +70,8 @@ double MttdlRatio(const Parameters& parameters) {
 }
 
 double Nines(double loss_probability) {
-  return loss_probability > 0 ? -std::log10(loss_probability)
+  // Added to 0, minus 0 becomes 0.
+  return loss_probability > 0 ? 0.0 - std::log10(loss_probability)
                               : std::numeric_limits<double>::infinity();
 }
 

@@ -74,6 +74,7 @@ run 0 --fig4 --picture fig4.svg
 out_has '^equal at +13\.65 +6\.75 +3\.279$'
 out_has '^equal at +5\.033 +2\.855 +1\.453$'
 python3 -c 'import xml.dom.minidom as m; d=m.parse("fig4.svg"); assert len(d.getElementsByTagName("path")) == 8' || fail "fig4.svg: not two panels of four lines"
+cmp -s fig4.svg "$HERE/../../docs/pictures/mttdl-fig4.svg" || fail "docs/pictures/mttdl-fig4.svg is out of date"
 run 0 --fig4 --json
 check 'abs(d["levels"][0]["eplog"][1]["crossing"] - 6.75) < 0.005 and abs(d["levels"][1]["eplog"][1]["crossing"] - 2.86) < 0.006'
 run 0 --fig4 --csv

@@ -106,6 +106,7 @@ TEST(YearsInStates, AddUpToTheMean) {
 TEST(Nines, CountNines) {
   EXPECT_DOUBLE_EQ(Nines(1e-3), 3);
   EXPECT_TRUE(std::isinf(Nines(0)));
+  EXPECT_FALSE(std::signbit(Nines(1)));
 }
 
 }  // namespace
