@@ -120,6 +120,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddInject(app, run);
   AddEvents(app, run);
   AddInspect(app, run);
+  AddMttdl(app, run);
 }
 
 // Where a verb is expected but none is given or known: the complaint.

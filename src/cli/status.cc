@@ -5,7 +5,7 @@
 
 #include "cli/array_file.h"
 #include "cli/console.h"
-#include "cli/session.h"
+#include "cli/read_status.h"
 #include "cli/verbs.h"
 #include "frontend/status_json.h"
 
@@ -18,22 +18,6 @@ struct StatusCommand {
   std::string array;
   bool json = false;
 };
-
-Result<Json> ReadStatus(const ArrayFile& file) {
-  auto served = AskServer(file, {{"verb", kVerb}});
-  if (served.ok() || served.error().code != ErrorCode::kNotFound) {
-    return served;
-  }
-  MemberOptions options;
-  options.read_only = true;
-  auto session = Session::Open(kVerb, file, options);
-  if (!session.ok()) {
-    return Fail(std::move(session).error());
-  }
-  ArrayStatus status = (*session)->array().GetStatus();
-  status.read_only = false;  // only how it was looked at
-  return StatusToJson(status, ServingInfo{});
-}
 
 // A missing member has no device that could tell its path; array.toml has.
 void FillPaths(const ArrayFile& file, Json& status) {
@@ -54,7 +38,7 @@ int RunStatus(const StatusCommand& command) {
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }
-  auto status = ReadStatus(*file);
+  auto status = ReadStatus(kVerb, *file);
   if (!status.ok()) {
     return ReportError(kVerb, status.error());
   }

@@ -1,0 +1,15 @@
+// The status of an array, from the process that serves it or, unmounted, from its disks.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "cli/array_file.h"
+#include "frontend/json.h"
+
+namespace eplog::cli {
+
+// The document of `eplog status --json`. `verb` is for warnings about missing members.
+Result<Json> ReadStatus(std::string_view verb, const ArrayFile& file);
+
+}  // namespace eplog::cli
