@@ -117,6 +117,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddReplace(app, run);
   AddCheck(app, run);
   AddInspect(app, run);
+  AddTrace(app, run);
 }
 
 // Where a verb is expected but none is given or known: the complaint.

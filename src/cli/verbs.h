@@ -24,6 +24,7 @@ void AddFail(CLI::App& app, Run& run);
 void AddReplace(CLI::App& app, Run& run);
 void AddCheck(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);
+void AddTrace(CLI::App& app, Run& run);
 
 // The wording that all verbs share.
 inline constexpr char kArrayHelp[] = "the array: its directory, or its array.toml";
