@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,7 +77,9 @@ Status RunStat(const StatCommand& command) {
   const TraceSummary summary = statistics.Summarise();
   WarnAboutRecords(kVerb, name, **source);
   if (!command.picture.empty()) {
-    EPLOG_TRY(WriteWholeFile(command.picture, TracePicture(summary, name), command.force));
+    EPLOG_TRY(WriteWholeFile(command.picture,
+                             TracePicture(summary, std::filesystem::path(name).filename().string()),
+                             command.force));
   }
   if (command.json) {
     PrintJson(SummaryToJson(summary, **source, name));

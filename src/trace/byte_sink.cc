@@ -141,6 +141,7 @@ class Zstd {
   Zstd() : stream_(::ZSTD_createCStream()) {
     if (stream_ != nullptr) {
       ::ZSTD_CCtx_setParameter(stream_, ZSTD_c_compressionLevel, kZstdLevel);
+      ::ZSTD_CCtx_setParameter(stream_, ZSTD_c_checksumFlag, 1);
     }
   }
   Zstd(const Zstd&) = delete;

@@ -109,8 +109,8 @@ class Panel {
   }
   void Legend(double x, const char* colour, const std::string& text) {
     Add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", X(x),
-        top_ + 8, colour);
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"s\">{}</text>\n", X(x) + 15, top_ + 17, text);
+        top_ - 22, colour);
+    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"s\">{}</text>\n", X(x) + 15, top_ - 12, text);
   }
 
   static constexpr double kW = 390;
@@ -130,7 +130,7 @@ void PercentTicks(Panel& panel) {
 
 // Requests by powers of two, reads and writes side by side.
 void DrawSizes(const TraceSummary& summary, std::string& out) {
-  Panel panel(out, 70, 90, "Request sizes, share of reads and of writes");
+  Panel panel(out, 70, 90, "Sizes of requests");
   constexpr std::array<TraceOp, 2> kOps = {TraceOp::kRead, TraceOp::kWrite};
   std::array<std::array<double, 64>, 2> shares{};
   size_t low = 63;
@@ -195,8 +195,8 @@ void DrawFootprint(const TraceSummary& summary, std::string& out) {
 // The share of touches whose chunk was touched at most so many different chunks ago.
 void DrawReuse(const TraceSummary& summary, std::string& out) {
   Panel panel(out, 70, 430,
-              summary.reuse.exact ? "Reuse: share of touches that a buffer would meet"
-                                  : "Reuse: share of touches that a buffer would meet (sampled)");
+              summary.reuse.exact ? "Reuse: what a buffer would meet"
+                                  : "Reuse: what a buffer would meet (sampled)");
   PercentTicks(panel);
   panel.NameX("bytes of different chunks since the last touch, less than");
   size_t buckets = 4;

@@ -259,8 +259,9 @@ Result<Profile> ParseProfile(std::string_view text, const std::string& file) {
     const toml::table root = toml::parse(text, file);
     return ReadProfile(Reader(file), root);
   } catch (const toml::parse_error& error) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}", file, error.source().begin.line, Shown(error.description(), 200)));
   }
 }
 

@@ -27,5 +27,7 @@ struct TraceRequest {
 inline constexpr uint64_t kMaxTraceOffsetBytes = uint64_t{1} << 60;
 inline constexpr uint64_t kMaxTraceRequestBytes = uint64_t{1} << 30;
 inline constexpr uint32_t kMaxTraceVolumes = 4096;
+// 570 years, also as nanoseconds in 64 bits: what clocks of any kind stay below.
+inline constexpr uint64_t kMaxTraceTimeUs = uint64_t{1} << 54;
 
 }  // namespace eplog

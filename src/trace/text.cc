@@ -7,8 +7,6 @@
 namespace eplog {
 namespace {
 
-constexpr size_t kMaxShown = 40;
-
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
     text.remove_prefix(1);
@@ -65,14 +63,14 @@ bool ParseTime(std::string_view text, uint64_t nanoseconds, uint64_t& time_us) {
   return sum <= UINT64_MAX / 2;
 }
 
-std::string Shown(std::string_view text) {
-  std::string out(text.substr(0, kMaxShown));
+std::string Shown(std::string_view text, size_t most) {
+  std::string out(text.substr(0, most));
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7E) {
       c = '?';
     }
   }
-  return text.size() > kMaxShown ? out + "..." : out;
+  return text.size() > most ? out + "..." : out;
 }
 
 void Fields::SplitCommas(std::string_view line) {

@@ -31,8 +31,8 @@ inline bool ParseNumber(std::string_view text, uint64_t& value) {
 // "12", "12.5", ".5" times `nanoseconds` in one, as microseconds, what is below them cut off.
 bool ParseTime(std::string_view text, uint64_t nanoseconds, uint64_t& time_us);
 
-// For messages: `text`, cut to a sane length, without control characters.
-std::string Shown(std::string_view text);
+// For messages: `text`, cut to `most` characters, without control characters.
+std::string Shown(std::string_view text, size_t most = 40);
 
 // Fields between single commas, spaces around them taken away; at most kMax.
 class Fields {

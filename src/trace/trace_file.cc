@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace eplog {
 namespace {
 
@@ -17,7 +19,10 @@ static_assert(kBufferBytes > 2 * kMaxRecordBytes);
 
 TraceFile::TraceFile(std::string name, std::unique_ptr<ByteSource> bytes,
                      const TraceOptions& options)
-    : name_(std::move(name)), bytes_(std::move(bytes)), options_(options), buffer_(kBufferBytes) {}
+    : name_(std::move(name)),
+      bytes_(std::move(bytes)),
+      options_(options),
+      buffer_(new char[kBufferBytes]) {}
 
 Result<std::unique_ptr<TraceSource>> TraceFile::Open(std::string name,
                                                      std::unique_ptr<ByteSource> bytes,
@@ -31,7 +36,7 @@ Result<std::unique_ptr<TraceSource>> TraceFile::Open(std::string name,
 }
 
 Status TraceFile::Recognise() {
-  const std::string_view head(buffer_.data(), std::min(size_, kHeadBytes));
+  const std::string_view head(buffer_.get(), std::min(size_, kHeadBytes));
   if (head.empty()) {
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: it is empty: no trace", name_));
   }
@@ -53,10 +58,11 @@ Status TraceFile::Recognise() {
 
 // Moves what is left to the front and reads behind it.
 Status TraceFile::Fill() {
-  std::memmove(buffer_.data(), buffer_.data() + at_, size_ - at_);
+  std::memmove(buffer_.get(), buffer_.get() + at_, size_ - at_);
   size_ -= at_;
   at_ = 0;
-  auto got = bytes_->Read(std::span(buffer_).subspan(size_));
+  EPLOG_CHECK(size_ < kBufferBytes, "a decoder gets on with a full buffer");
+  auto got = bytes_->Read(std::span(buffer_.get(), kBufferBytes).subspan(size_));
   if (!got.ok()) {
     Error error = got.error();
     error.message = report_.records == 0 ? fmt::format("{}: {}", name_, error.message)
@@ -98,7 +104,10 @@ Status TraceFile::Bad(std::string reason) {
   return OkStatus();
 }
 
-std::string TraceFile::WrongPlace(const TraceRequest& request) const {
+std::string TraceFile::Nonsense(const TraceRequest& request) const {
+  if (request.time_us > kMaxTraceTimeUs) {
+    return fmt::format("a time of {} us is absurd", request.time_us);
+  }
   if (request.op == TraceOp::kFlush) {
     return {};
   }
@@ -119,7 +128,7 @@ std::string TraceFile::WrongPlace(const TraceRequest& request) const {
 }
 
 Status TraceFile::TakeRequest(TraceRequest request, std::span<TraceRequest> out, size_t& count) {
-  if (std::string wrong = WrongPlace(request); !wrong.empty()) {
+  if (std::string wrong = Nonsense(request); !wrong.empty()) {
     return Bad(std::move(wrong));
   }
   if (!decoder_->has_times()) {
@@ -160,7 +169,7 @@ Result<size_t> TraceFile::Read(std::span<TraceRequest> out) {
   size_t count = 0;
   while (count < out.size()) {
     const Decoder::Step step =
-        decoder_->Next(std::string_view(buffer_.data() + at_, size_ - at_), last_);
+        decoder_->Next(std::string_view(buffer_.get() + at_, size_ - at_), last_);
     at_ += step.consumed;
     switch (step.kind) {
       case Decoder::Kind::kMore:

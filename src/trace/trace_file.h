@@ -35,7 +35,8 @@ class TraceFile final : public TraceSource {
   Status Fill();
   Status TakeRequest(TraceRequest request, std::span<TraceRequest> out, size_t& count);
   Status Bad(std::string reason);
-  [[nodiscard]] std::string WrongPlace(const TraceRequest& request) const;
+  // What is absurd about `request`; empty if nothing.
+  [[nodiscard]] std::string Nonsense(const TraceRequest& request) const;
   [[nodiscard]] bool TooManyBad(uint64_t records) const;
   [[nodiscard]] tl::unexpected<Error> TooManyError() const;
   [[nodiscard]] Status AtEnd() const;
@@ -45,9 +46,9 @@ class TraceFile final : public TraceSource {
   TraceOptions options_;
   std::unique_ptr<Decoder> decoder_;
   TraceReport report_;
-  std::vector<char> buffer_;
-  size_t at_ = 0;    // of buffer_: not decoded yet
-  size_t size_ = 0;  // of buffer_: filled
+  std::unique_ptr<char[]> buffer_;  // kBufferBytes, touched as far as it is needed
+  size_t at_ = 0;                   // of buffer_: not decoded yet
+  size_t size_ = 0;                 // of buffer_: filled
   bool last_ = false;
   bool started_ = false;
   uint64_t base_us_ = 0;
