@@ -54,16 +54,22 @@ bool IsDevice(std::string_view text) {
 
 // Fields between spaces only: the device holds a comma.
 size_t SplitSpaces(std::string_view line, std::span<std::string_view> out) {
+  const auto space = [](char c) { return c == ' ' || c == '\t'; };
+  const char* at = line.data();
+  const char* const end = at + line.size();
   size_t size = 0;
-  size_t at = 0;
   while (size < out.size()) {
-    at = line.find_first_not_of(" \t", at);
-    if (at == std::string_view::npos) {
+    while (at != end && space(*at)) {
+      ++at;
+    }
+    if (at == end) {
       break;
     }
-    const size_t end = std::min(line.find_first_of(" \t", at), line.size());
-    out[size++] = line.substr(at, end - at);
-    at = end;
+    const char* const begin = at;
+    while (at != end && !space(*at)) {
+      ++at;
+    }
+    out[size++] = {begin, static_cast<size_t>(at - begin)};
   }
   return size;
 }
