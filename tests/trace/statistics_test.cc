@@ -65,7 +65,7 @@ TEST(TraceStatistics, WindowsCountWriteRequestsOnly) {
       stripes.clear();
     }
   }
-  const WindowStripes& window = statistics.Summarise().layouts[0].windows[0];
+  const WindowStripes window = statistics.Summarise().layouts[0].windows[0];
   EXPECT_EQ(window.complete, 2U);
   EXPECT_EQ(window.sum, counts[0] + counts[1]);
   EXPECT_EQ(window.min, std::min(counts[0], counts[1]));
