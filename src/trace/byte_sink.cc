@@ -8,7 +8,6 @@
 #include <zstd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -79,7 +78,6 @@ class FileSink final : public ByteSink {
 class Gzip {
  public:
   Gzip() {
-    std::memset(&stream_, 0, sizeof(stream_));
     good_ =
         ::deflateInit2(&stream_, kGzipLevel, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
   }
@@ -104,7 +102,7 @@ class Gzip {
   }
 
  private:
-  z_stream stream_;
+  z_stream stream_{};
   bool good_ = false;
 };
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <vector>
 
@@ -92,7 +91,6 @@ class Gunzip {
  public:
   static constexpr std::string_view kName = "gzip";
   Gunzip() {
-    std::memset(&stream_, 0, sizeof(stream_));
     good_ = ::inflateInit2(&stream_, 15 + 16) == Z_OK;
   }
   Gunzip(const Gunzip&) = delete;
@@ -119,7 +117,7 @@ class Gunzip {
   }
 
  private:
-  z_stream stream_;
+  z_stream stream_{};
   bool good_ = false;
   bool ended_ = false;
 };
