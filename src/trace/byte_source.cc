@@ -90,9 +90,7 @@ struct Step {
 class Gunzip {
  public:
   static constexpr std::string_view kName = "gzip";
-  Gunzip() {
-    good_ = ::inflateInit2(&stream_, 15 + 16) == Z_OK;
-  }
+  Gunzip() { good_ = ::inflateInit2(&stream_, 15 + 16) == Z_OK; }
   Gunzip(const Gunzip&) = delete;
   Gunzip& operator=(const Gunzip&) = delete;
   ~Gunzip() { ::inflateEnd(&stream_); }

@@ -26,14 +26,14 @@ std::string Lowered(std::string_view text) {
 }
 
 std::optional<TraceOp> OpOfLetter(std::string_view text) {
-  static const std::map<std::string, TraceOp, std::less<>> kWords = {
+  static const std::map<std::string, TraceOp, std::less<>> words = {
       {"r", TraceOp::kRead},      {"read", TraceOp::kRead},   {"w", TraceOp::kWrite},
       {"write", TraceOp::kWrite}, {"f", TraceOp::kFlush},     {"flush", TraceOp::kFlush},
       {"sync", TraceOp::kFlush},  {"fsync", TraceOp::kFlush}, {"t", TraceOp::kTrim},
       {"trim", TraceOp::kTrim},   {"d", TraceOp::kTrim},      {"discard", TraceOp::kTrim},
       {"unmap", TraceOp::kTrim}};
-  const auto found = kWords.find(Lowered(text));
-  return found == kWords.end() ? std::nullopt : std::optional<TraceOp>(found->second);
+  const auto found = words.find(Lowered(text));
+  return found == words.end() ? std::nullopt : std::optional<TraceOp>(found->second);
 }
 
 // "512", "4k", "1m" behind lba, sectors or pages; 0 if it is none.
@@ -51,7 +51,7 @@ uint64_t UnitOf(std::string_view text) {
 }
 
 std::optional<ColumnLayout::Column> PlainColumn(const std::string& name) {
-  static const std::map<std::string, ColumnLayout::Column> kNames = {
+  static const std::map<std::string, ColumnLayout::Column> names = {
       {"time_s", {Meaning::kTime, 1'000'000'000}},
       {"time_ms", {Meaning::kTime, 1'000'000}},
       {"time_us", {Meaning::kTime, 1'000}},
@@ -64,8 +64,8 @@ std::optional<ColumnLayout::Column> PlainColumn(const std::string& name) {
       {"op", {Meaning::kOp, 1}},
       {"skip", {Meaning::kSkip, 1}},
       {"-", {Meaning::kSkip, 1}}};
-  const auto found = kNames.find(name);
-  if (found != kNames.end()) {
+  const auto found = names.find(name);
+  if (found != names.end()) {
     return found->second;
   }
   const std::pair<std::string_view, Meaning> scaled[] = {

@@ -95,6 +95,7 @@ const char* TraceFormatName(TraceFormat format) {
 
 std::vector<std::string> TraceFormatNames() {
   std::vector<std::string> names;
+  names.reserve(kNames.size());
   for (const Name& name : kNames) {
     names.emplace_back(name.name);
   }

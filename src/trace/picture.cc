@@ -167,7 +167,8 @@ void DrawSizes(const TraceSummary& summary, std::string& out) {
 
 void TicksOfRequests(Panel& panel, double requests) {
   const double step = TickStep(requests, 10);
-  for (double at = 0; at <= requests * 1.0001; at += step) {
+  for (int tick = 0; tick * step <= requests * 1.0001; ++tick) {
+    const double at = tick * step;
     panel.TickX(at / std::max(requests, 1.0), ShortCount(at));
   }
   panel.NameX("requests");
@@ -179,7 +180,8 @@ void DrawFootprint(const TraceSummary& summary, std::string& out) {
   const double most = static_cast<double>(summary.footprint_chunks * summary.chunk_bytes);
   const double step = std::exp2(std::ceil(std::log2(std::max(most / 5, 1.0))));
   const double top = std::max(std::ceil(most * 1.02 / step), 1.0) * step;
-  for (double at = 0; at <= top * 1.0001; at += step) {
+  for (int tick = 0; tick * step <= top * 1.0001; ++tick) {
+    const double at = tick * step;
     panel.TickY(at / top, ShortBytes(at));
   }
   TicksOfRequests(panel, requests);
@@ -256,7 +258,8 @@ void DrawHeat(const TraceSummary& summary, std::string& out) {
   }
   const double span = static_cast<double>(rows * heat.row_bytes());
   const double step = std::exp2(std::ceil(std::log2(span / 5)));
-  for (double at = 0; at <= span * 1.0001; at += step) {
+  for (int tick = 0; tick * step <= span * 1.0001; ++tick) {
+    const double at = tick * step;
     panel.TickY(at / span, ShortBytes(at));
   }
   TicksOfRequests(panel, requests);

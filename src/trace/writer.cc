@@ -272,9 +272,9 @@ class ColumnWriter final : public TextWriter {
 
   // nullptr: there is none.
   const std::string* WordOf(TraceOp op) const {
-    static const std::array<std::string, kTraceOps> kLetters = {"r", "w", "f", "t"};
+    static const std::array<std::string, kTraceOps> letters = {"r", "w", "f", "t"};
     if (!layout_.Has(Kind::kOp)) {
-      return op == TraceOp::kWrite ? &kLetters[1] : nullptr;
+      return op == TraceOp::kWrite ? &letters[1] : nullptr;
     }
     for (const ColumnLayout::OpWord& known : layout_.ops) {
       if (known.op == op) {
@@ -282,7 +282,7 @@ class ColumnWriter final : public TextWriter {
       }
     }
     if (layout_.ops.empty()) {
-      return &kLetters[static_cast<size_t>(op)];
+      return &letters[static_cast<size_t>(op)];
     }
     if (layout_.others_are_known && layout_.others == op) {
       return &other_;
@@ -293,7 +293,7 @@ class ColumnWriter final : public TextWriter {
   // A word that none of the layout's operations has.
   static std::string OtherWord(const ColumnLayout& layout) {
     for (uint64_t number = 0;; ++number) {
-      const std::string word = fmt::format("{}", number);
+      std::string word = fmt::format("{}", number);
       if (std::none_of(layout.ops.begin(), layout.ops.end(),
                        [&](const auto& known) { return known.word == word; })) {
         return word;
