@@ -160,7 +160,7 @@ void DrawSizes(const TraceSummary& summary, std::string& out) {
   for (size_t i = 0; i < kOps.size(); ++i) {
     const OpSummary& op = summary.ops[static_cast<size_t>(kOps[i])];
     panel.Legend(
-        0.55 + 0.2 * static_cast<double>(i), i == 0 ? kReadColour : kWriteColour,
+        0.44 + 0.28 * static_cast<double>(i), i == 0 ? kReadColour : kWriteColour,
         fmt::format("{} {}s", ShortCount(static_cast<double>(op.requests)), TraceOpName(kOps[i])));
   }
 }
