@@ -121,6 +121,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddEvents(app, run);
   AddInspect(app, run);
   AddMttdl(app, run);
+  AddTrace(app, run);
 }
 
 // Where a verb is expected but none is given or known: the complaint.

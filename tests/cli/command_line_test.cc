@@ -50,7 +50,8 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
   EXPECT_EQ(typo.err,
             "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, mount, "
             "umount, volume, "
-            "status, commit, checkpoint, discard, buffers, fail, replace, check, inspect, mttdl\n");
+            "status, commit, checkpoint, discard, buffers, fail, replace, check, scrub, inject, "
+            "events, inspect, mttdl, trace\n");
   const Outcome below = RunWords({"volume", "frob", "x"});
   EXPECT_EQ(below.status, kWrongUsage);
   EXPECT_EQ(below.err,
@@ -81,11 +82,27 @@ TEST(CommandLine, ArgumentsMayLookLikeVerbs) {
 }
 
 TEST(CommandLine, EveryVerbHelpsWithAnExample) {
-  for (const Words& verb :
-       {Words{"create"}, Words{"mount"}, Words{"umount"}, Words{"volume"},
-        Words{"volume", "create"}, Words{"volume", "list"}, Words{"volume", "resize"},
-        Words{"volume", "delete"}, Words{"status"}, Words{"commit"}, Words{"checkpoint"},
-        Words{"check"}, Words{"inspect"}, Words{"mttdl"}}) {
+  for (const Words& verb : {Words{"create"},
+                            Words{"mount"},
+                            Words{"umount"},
+                            Words{"volume"},
+                            Words{"volume", "create"},
+                            Words{"volume", "list"},
+                            Words{"volume", "resize"},
+                            Words{"volume", "delete"},
+                            Words{"status"},
+                            Words{"commit"},
+                            Words{"checkpoint"},
+                            Words{"check"},
+                            Words{"scrub"},
+                            Words{"inject"},
+                            Words{"events"},
+                            Words{"inspect"},
+                            Words{"mttdl"},
+                            Words{"trace"},
+                            Words{"trace", "stat"},
+                            Words{"trace", "convert"},
+                            Words{"trace", "generate"}}) {
     Words words = verb;
     words.emplace_back("--help");
     const Outcome outcome = RunWords(words);

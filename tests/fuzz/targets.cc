@@ -11,6 +11,7 @@
 #include "format/entry.h"
 #include "format/superblock.h"
 #include "tests/format/content.h"
+#include "tests/fuzz/trace_targets.h"
 
 namespace eplog::fuzz {
 namespace {
@@ -363,6 +364,10 @@ constexpr Target kTargets[] = {
     {"page", "page", RunPage, SeedPage},
     {"root", "root", RunRoot, SeedRoot},
     {"run", "run", RunRun, SeedRun},
+    {"trace", "trace", RunTrace, SeedTrace},
+    {"columns", "columns", RunColumns, SeedColumns},
+    {"packed", "packed", RunPackedTrace, SeedPackedTrace},
+    {"profile", "profile", RunProfile, SeedProfile},
     {"canary", "entry", RunCanary, SeedEntry},
 };
 

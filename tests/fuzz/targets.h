@@ -1,6 +1,6 @@
-// Fuzz targets: one for every decoder of the on-disk format. Each takes any bytes at all, decodes
-// them, and stops the program if the decoder accepted what it must not, or if what it accepted does
-// not come back from its encoder.
+// Fuzz targets: one for every decoder of the on-disk format, and for what reads traces. Each takes
+// any bytes at all, decodes them, and stops the program if the decoder accepted what it must not,
+// or if what it accepted does not come back from its encoder.
 //
 // Bytes are tried as they are and with their CRCs put right, so that the parsers behind the CRCs
 // are reached. Targets that need a geometry, or have a choice of what to mend, take it from a first

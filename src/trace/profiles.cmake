@@ -1,0 +1,11 @@
+# The profiles of traces/profiles, as text inside the program: `eplog trace generate fin` works wherever it runs.
+file(GLOB profiles CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/traces/profiles/*.toml)
+set(EPLOG_PROFILE_TEXTS "")
+foreach(profile ${profiles})
+  get_filename_component(name ${profile} NAME_WE)
+  file(READ ${profile} text)
+  string(APPEND EPLOG_PROFILE_TEXTS "      {\"${name}\", R\"toml(${text})toml\"},\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${profile})
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/src/trace/built_in_profiles.cc.in ${CMAKE_BINARY_DIR}/src/built_in_profiles.cc @ONLY)
+target_sources(eplog_trace PRIVATE ${CMAKE_BINARY_DIR}/src/built_in_profiles.cc)
