@@ -1,0 +1,138 @@
+// eplog rebuild: wait until everything is on the devices that joined. Rebuilding goes on by itself
+// while an array is mounted; this shows how far it is, and does it where it is not mounted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+#include "frontend/status_json.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "rebuild";
+constexpr auto kLook = std::chrono::milliseconds(200);
+
+using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
+
+struct Left {
+  uint64_t total_bytes = 0;
+  uint64_t left_bytes = 0;
+  bool rebuilding = false;
+  std::string state;  // of the array
+};
+
+Left LeftOf(const ArrayStatus& status) {
+  Left left{status.rebuild_total_bytes, status.rebuild_left_bytes, false,
+            ArrayStateName(status.state)};
+  for (const DeviceStatus& device : status.devices) {
+    left.rebuilding = left.rebuilding || device.state == DeviceState::kRebuilding;
+  }
+  return left;
+}
+
+Left LeftOf(const Json& status) {
+  Left left;
+  left.state = status["array"].value("state", "unknown");
+  for (const Json& device : status["devices"]) {
+    left.rebuilding = left.rebuilding || device.value("state", "") == "rebuilding";
+  }
+  if (status["rebuild"].is_object()) {
+    // Only a share is told: of a million parts.
+    const double percent = status["rebuild"].value("percent", 0.0);
+    left.total_bytes = 1'000'000;
+    left.left_bytes = static_cast<uint64_t>((100.0 - percent) * 10'000);
+  }
+  return left;
+}
+
+template <typename Look>
+Result<Left> WaitUntilRebuilt(Look&& look, const ProgressFn& progress) {
+  while (true) {
+    Result<Left> left = look();
+    if (!left.ok() || !left->rebuilding) {
+      return left;
+    }
+    if (left->total_bytes != 0) {
+      progress(left->total_bytes - std::min(left->left_bytes, left->total_bytes),
+               left->total_bytes);
+    }
+  }
+}
+
+Result<Left> Mounted(const ArrayFile& file, const ProgressFn& progress) {
+  return WaitUntilRebuilt(
+      [&file]() -> Result<Left> {
+        std::this_thread::sleep_for(kLook);
+        const auto status = AskServer(file, {{"verb", "status"}});
+        EPLOG_TRY(status);
+        return LeftOf(*status);
+      },
+      progress);
+}
+
+Result<Left> NotMounted(const ArrayFile& file, const ProgressFn& progress) {
+  auto session = Session::Open(kVerb, file, MemberOptions{});
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  Session& open = **session;
+  auto left = WaitUntilRebuilt(
+      [&open]() -> Result<Left> {
+        const ArrayStatus status = open.array().GetStatus();
+        if (!status.stopped_because.empty()) {
+          return Fail(ErrorCode::kTooManyFailures, status.stopped_because);
+        }
+        EPLOG_TRY(open.Run([](EventLoop& loop) -> Task<Status> {
+          co_await loop.Sleep(static_cast<uint64_t>(std::chrono::microseconds(kLook).count()));
+          co_return OkStatus();
+        }(open.loop())));
+        return LeftOf(open.array().GetStatus());
+      },
+      progress);
+  Status closed = open.Close();
+  if (left.ok() && !closed.ok()) {
+    return Fail(std::move(closed).error());
+  }
+  return left;
+}
+
+int RunRebuild(const std::string& argument) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  ProgressBar bar(kVerb, "rebuilding", ProgressBar::Unit::kCount);
+  const auto left = FindServer(*file) ? Mounted(*file, bar.Sink()) : NotMounted(*file, bar.Sink());
+  bar.Finish();
+  if (!left.ok()) {
+    return ReportError(kVerb, left.error());
+  }
+  const bool degraded = left->state == "degraded" || left->state == "failed";
+  Print(degraded ? fmt::format("nothing is left to rebuild, and '{}' still lacks a device: "
+                               "eplog status {}",
+                               file->name, ShellWord(argument))
+                 : fmt::format("everything is on all devices of '{}'", file->name));
+  return degraded ? kDoneWithFindings : kDone;
+}
+
+}  // namespace
+
+void AddRebuild(CLI::App& app, Run& run) {
+  auto argument = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb, "wait until replaced devices are rebuilt, with progress; does it if not mounted");
+  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
+  verb->footer("Example:\n  eplog rebuild ./array");
+  verb->callback([argument, &run] { run = [argument] { return RunRebuild(*argument); }; });
+}
+
+}  // namespace eplog::cli

@@ -1,0 +1,146 @@
+// Devices that hang, and faults on demand.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/buffer.h"
+#include "device/deadline_device.h"
+#include "device/inject_device.h"
+#include "device/memory_device.h"
+#include "runtime/run_task.h"
+#include "runtime/virtual_loop.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kDeadlineUs = 2'000'000;
+constexpr size_t kBytes = 8192;
+
+class Deadline : public ::testing::Test {
+ protected:
+  Buffer Filled(std::byte value) {
+    Buffer buffer = pool_.Get(kBytes);
+    std::memset(buffer.data(), static_cast<int>(value), buffer.size());
+    return buffer;
+  }
+  Status Read(Device& device, const Buffer& into) {
+    const iovec part{into.data(), into.size()};
+    return RunTask(loop_, device.Read(0, std::span(&part, 1)));
+  }
+  Status Write(Device& device, const Buffer& from, uint64_t offset = 0) {
+    const iovec part{from.data(), from.size()};
+    return RunTask(loop_, device.Write(offset, std::span(&part, 1)));
+  }
+
+  BufferPool pool_;
+  VirtualLoop loop_;
+  MemoryDevice memory_{"disk", uint64_t{4} << 20};
+  InjectDevice inject_{loop_, memory_, 1};
+  DeadlineDevice device_{loop_, inject_, kDeadlineUs};
+};
+
+TEST_F(Deadline, NothingChangesWhileTheDeviceAnswers) {
+  ASSERT_TRUE(Write(device_, Filled(std::byte{7})).ok());
+  const Buffer got = Filled(std::byte{0});
+  ASSERT_TRUE(Read(device_, got).ok());
+  EXPECT_EQ(got.data()[kBytes - 1], std::byte{7});
+  EXPECT_TRUE(RunTask(loop_, device_.Flush()).ok());
+  EXPECT_FALSE(device_.hung());
+  EXPECT_EQ(device_.unanswered(), 0U);
+}
+
+TEST_F(Deadline, LateRequestFailsTheDeviceForGood) {
+  ASSERT_TRUE(Write(device_, Filled(std::byte{7})).ok());
+  Injection hang;
+  hang.hang = true;
+  inject_.Set(hang);
+  const Buffer got = Filled(std::byte{1});
+  const uint64_t since = loop_.NowUs();
+  const Status read = Read(device_, got);
+  EXPECT_EQ(loop_.NowUs() - since, kDeadlineUs);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kDeviceFailed);
+  EXPECT_EQ(read.error().errno_value, ETIMEDOUT);
+  EXPECT_TRUE(device_.hung());
+  EXPECT_EQ(device_.unanswered(), 1U);
+  // At once from now on.
+  EXPECT_FALSE(Write(device_, Filled(std::byte{9})).ok());
+  EXPECT_FALSE(RunTask(loop_, device_.Flush()).ok());
+  EXPECT_EQ(loop_.NowUs() - since, kDeadlineUs);
+  // It comes to itself: what hung is answered, to nobody, and nobody's memory is written.
+  inject_.Set({});
+  const Status slept = RunTask(loop_, [](EventLoop& loop) -> Task<Status> {
+    co_await loop.Sleep(1000);
+    co_return OkStatus();
+  }(loop_));
+  ASSERT_TRUE(slept.ok());
+  EXPECT_EQ(device_.unanswered(), 0U);
+  EXPECT_EQ(got.data()[0], std::byte{1});
+  EXPECT_FALSE(Read(device_, got).ok()) << "a device that hung is not trusted again";
+}
+
+TEST_F(Deadline, SlowIsNotHung) {
+  Injection slow;
+  slow.slow_us = kDeadlineUs / 2;
+  inject_.Set(slow);
+  const uint64_t since = loop_.NowUs();
+  EXPECT_TRUE(Write(device_, Filled(std::byte{3})).ok());
+  EXPECT_EQ(loop_.NowUs() - since, kDeadlineUs / 2);
+  EXPECT_FALSE(device_.hung());
+}
+
+TEST_F(Deadline, RatesStrikeAboutAsOftenAsTold) {
+  Injection rates;
+  rates.read_error_rate = 0.25;
+  inject_.Set(rates);
+  const Buffer got = Filled(std::byte{0});
+  int failed = 0;
+  for (int i = 0; i < 1000; ++i) {
+    failed += Read(device_, got).ok() ? 0 : 1;
+    EXPECT_TRUE(Write(device_, got).ok());
+  }
+  EXPECT_GT(failed, 180);
+  EXPECT_LT(failed, 320);
+  EXPECT_EQ(inject_.struck(), static_cast<uint64_t>(failed));
+}
+
+TEST_F(Deadline, CorruptStoresOneBitWrongAndMisdirectAnotherPlace) {
+  Injection corrupt;
+  corrupt.corrupt = 1;
+  inject_.Set(corrupt);
+  ASSERT_TRUE(Write(device_, Filled(std::byte{0})).ok());
+  const Buffer got = Filled(std::byte{1});
+  ASSERT_TRUE(Read(device_, got).ok());
+  int bits = 0;
+  for (const std::byte byte : got.span()) {
+    bits += std::popcount(static_cast<unsigned>(byte));
+  }
+  EXPECT_EQ(bits, 1);
+  ASSERT_TRUE(Write(device_, Filled(std::byte{0})).ok());
+  Injection misdirect;
+  misdirect.misdirect = 1;
+  inject_.Set(misdirect);
+  ASSERT_TRUE(Write(device_, Filled(std::byte{5})).ok());
+  ASSERT_TRUE(Read(device_, got).ok());
+  EXPECT_EQ(got.data()[0], std::byte{0});
+  ASSERT_TRUE(Write(device_, Filled(std::byte{6})).ok());
+  ASSERT_TRUE(Read(device_, got).ok());
+  EXPECT_EQ(got.data()[0], std::byte{6});
+}
+
+TEST_F(Deadline, DroppedDeviceIsGone) {
+  Injection drop;
+  drop.drop = true;
+  inject_.Set(drop);
+  const Status written = Write(device_, Filled(std::byte{0}));
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ErrorCode::kDeviceFailed);
+  inject_.Set({});
+  EXPECT_TRUE(Write(device_, Filled(std::byte{0})).ok());
+}
+
+}  // namespace
+}  // namespace eplog
