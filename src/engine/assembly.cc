@@ -39,7 +39,7 @@ bool IsBornByAll(const Superblock& candidate, const std::vector<Found>& found) {
   });
 }
 
-Result<Superblock> PickWinner(const std::vector<Found>& found, Canary canary) {
+Result<Superblock> PickWinner(const std::vector<Found>& found) {
   std::vector<const Superblock*> valid;
   for (const Found& item : found) {
     if (IsValid(item.superblock, found)) {
@@ -72,7 +72,7 @@ Result<Superblock> PickWinner(const std::vector<Found>& found, Canary canary) {
         ++born_epochs;
       }
     }
-    best = born_epochs == 1 && canary != Canary::kEpochTie ? *born : best;
+    best = born_epochs == 1 ? *born : best;
     std::erase_if(valid, [&](const Superblock* s) { return s->epoch != best; });
   }
   return **std::max_element(valid.begin(), valid.end(),
@@ -194,14 +194,14 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
   }
   Status same = CheckSameArray(found);
   EPLOG_CO_TRY(same);
-  Result<Superblock> winner = PickWinner(found, canary);
+  Result<Superblock> winner = PickWinner(found);
   const bool any_doubt =
       std::any_of(found.begin(), found.end(), [](const Found& item) { return item.doubtful; });
   if (!winner.ok() && any_doubt) {
     // Who shows an older epoch since its newest copy is damaged counts as missing.
     std::erase_if(found, [](const Found& item) { return item.doubtful; });
     if (!found.empty()) {
-      winner = PickWinner(found, canary);
+      winner = PickWinner(found);
     }
   }
   EPLOG_CO_TRY(winner);

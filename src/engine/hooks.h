@@ -37,12 +37,10 @@ enum class Canary : uint8_t {
   kRebuildForgetsLog,   // rebuilding leaves out what live log stripes need
   kJoinedForgotten,     // entries older than a replacement are believed about it (I11)
   kStaleTrusted,        // a member that missed something is taken for good (P6)
-  kEpochTie,            // of two equal epochs one is taken that nobody worked under (I11)
   kAbsentIsZero,        // an absent chunk is read as zeros
-  kHealInPlace,         // what is wrong is overwritten, instead of written anew
   kFlushRetried,        // a flush that failed is tried again, and believed (I7)
 };
-inline constexpr int kCanaries = 28;
+inline constexpr int kCanaries = 26;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

@@ -23,10 +23,6 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint
     if (!core.IsCurrent(ssd, states) || core.space.free(ssd) <= g.commit_width()) {
       continue;  // those are for commits; its turn comes again
     }
-    if (core.canary(Canary::kHealInPlace) && row.words[index].word.has_slot()) {
-      mending.places.push_back({at, index, ssd, row.words[index].word.slot()});
-      continue;
-    }
     const SlotIndex slot = core.space.Claim(ssd);
     record.changes.push_back(
         {static_cast<uint8_t>(index), SlotWord::At(slot), row.words[index].crc, 0});

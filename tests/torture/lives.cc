@@ -14,10 +14,10 @@ struct Choice {
   IoKind kind;
   uint64_t most;  // about as many as a life has of it
 };
-constexpr Choice kRunning[] = {{IoKind::kData, 150},          {IoKind::kParity, 60},
-                               {IoKind::kEntry, 100},         {IoKind::kRing, 40},
-                               {IoKind::kCheckpointPage, 12}, {IoKind::kCheckpointRoot, 6},
-                               {IoKind::kSuperblock, 20},     {IoKind::kFlush, 100}};
+constexpr Choice kRunning[] = {
+    {IoKind::kData, 150},      {IoKind::kParity, 60},         {IoKind::kEntry, 100},
+    {IoKind::kRing, 40},       {IoKind::kCheckpointPage, 12}, {IoKind::kCheckpointRoot, 6},
+    {IoKind::kSuperblock, 20}, {IoKind::kFlush, 100},         {IoKind::kRepair, 12}};
 constexpr Choice kRecovering[] = {{IoKind::kSuperblock, 24},   {IoKind::kRepair, 8},
                                   {IoKind::kEntry, 4},         {IoKind::kRing, 3},
                                   {IoKind::kFlush, 40},        {IoKind::kCheckpointPage, 4},
@@ -73,7 +73,15 @@ void World::Crash(bool recovering) {
   for (uint64_t i = 0; i < probes; ++i) {
     Probe(true);
   }
-  machine_->Crash(random_, power);
+  // An opening that only devices know of which the next one may have to do without: its epoch comes
+  // twice (I11).
+  const bool superblock = machine_->bus().struck_kind() == IoKind::kSuperblock;
+  alone_ = recovering && power && superblock && !unreliable_.empty() && random_.OneIn(2);
+  if (alone_) {
+    machine_->CrashKeeping(random_, unreliable_);
+  } else {
+    machine_->Crash(random_, power);
+  }
   if (plan_.loses_devices && !failed()) {
     // Up to m devices are lost at this very crash. Those that come back for writing missed nothing.
     Machine copy(*machine_, random_.Next());
@@ -106,7 +114,11 @@ void World::Live() {
   }
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {
-    machine_->bus().Arm(RandomStrike(false));
+    Strike strike = RandomStrike(false);
+    if (machine_->bus().SomeReadBadly() && random_.OneIn(2)) {
+      strike = {IoKind::kRepair, Moment::kSubmitted, random_.Between(1, 6)};  // while healing
+    }
+    machine_->bus().Arm(strike);
   }
   bool probe = false;
   uint64_t overtaken = 0;

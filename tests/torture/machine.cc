@@ -106,6 +106,15 @@ void Machine::Crash(Random& random, bool power) {
   bus_.Thaw();
 }
 
+void Machine::CrashKeeping(Random& random, const DeviceSet& devices) {
+  for (const auto& device : devices_) {
+    CutStyle style;
+    style.fate = devices.contains(device->index()) ? CutStyle::Fate::kKeep : CutStyle::Fate::kDrop;
+    device->PowerCut(random, style);
+  }
+  bus_.Thaw();
+}
+
 uint64_t Machine::WritesSubmitted() const {
   uint64_t sum = 0;
   for (const auto& device : devices_) {

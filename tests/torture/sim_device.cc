@@ -159,6 +159,12 @@ bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
   return fails;
 }
 
+bool SimBus::SomeReadBadly() const {
+  return std::any_of(dooms_.begin(), dooms_.end(), [](const ArmedDoom& armed) {
+    return armed.doom.style == Doom::Style::kReadsBadly;
+  });
+}
+
 bool SimBus::Hangs(uint8_t device) const {
   return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
     return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kHangs;

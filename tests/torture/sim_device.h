@@ -116,6 +116,7 @@ class SimBus {
   // Until the next Thaw. `met` is called when it begins.
   void AddDoom(const Doom& doom) { dooms_.push_back({doom, false}); }
   void ClearDooms() { dooms_.clear(); }
+  [[nodiscard]] bool SomeReadBadly() const;
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }

@@ -42,9 +42,7 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "rebuild-forgets-log",
                                                         "joined-forgotten",
                                                         "stale-trusted",
-                                                        "epoch-tie",
                                                         "absent-is-zero",
-                                                        "heal-in-place",
                                                         "flush-retried"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {

@@ -199,8 +199,9 @@ bool World::AllLogsIn(const DeviceSet& devices) const {
 DeviceSet World::ChooseWithheld() {
   DeviceSet withheld = blank_;
   for (const uint8_t device : unreliable_) {
-    const bool gone = stale_.contains(device) ? random_.Chance(0.6)
-                                              : plan_.degrades && random_.Chance(plan_.withhold);
+    const bool gone = alone_                    ? random_.Chance(0.9)
+                      : stale_.contains(device) ? random_.Chance(0.6)
+                                                : plan_.degrades && random_.Chance(plan_.withhold);
     if (!gone) {
       continue;
     }
