@@ -434,6 +434,10 @@ Task<Result<ExtentIndex>> Volumes::AssignExtent(VolumeId id, uint32_t logical) {
         .Wait();  // a deleted volume's extents are on their way back: they count as free
     extent = core_.state->volumes.LowestFree();
   }
+  if (!extent && closing_) {
+    // Extents of deleted volumes may have been on their way back.
+    co_return Fail(ErrorCode::kShutdown, "the array is closing");
+  }
   if (!extent) {
     co_return Fail(ErrorCode::kNoSpace, "the array is full: delete or shrink a volume");
   }
