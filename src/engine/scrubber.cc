@@ -152,8 +152,24 @@ Task<Status> Scrubber::ScrubRows() {
   co_return co_await all;
 }
 
-// The words of one instant, pinned: no lock is needed to compare what they name.
 Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
+  std::vector<Wrong> wrong;
+  Task<void> checking = CheckBatch(std::move(stripes), wrong);
+  co_await checking;
+  // With nothing pinned: who heals waits his turn for room, and slots that others wait for may be
+  // the ones that were being read.
+  for (Wrong& row : wrong) {
+    if (options_.heal) {
+      Task<Status> healing = HealStripe(row.stripe, std::move(row.findings));
+      Status status = co_await healing;
+      EPLOG_CO_TRY(status);
+    }
+  }
+  co_return OkStatus();
+}
+
+// The words of one instant, pinned: no lock is needed to compare what they name.
+Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wrong>& wrong) {
   RowBatch batch(core_, reader_, stripes.size());
   for (const StripeIndex stripe : stripes) {
     batch.Add(stripe);
@@ -161,15 +177,12 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
   Task<void> reading = batch.ReadAll();
   co_await reading;
   for (size_t at = 0; at < batch.size(); ++at) {
-    std::vector<size_t> findings;
-    CheckRow(batch, at, findings);
-    if (!findings.empty() && options_.heal) {
-      Task<Status> healing = HealStripe(batch.row(at).stripe, std::move(findings));
-      Status status = co_await healing;
-      EPLOG_CO_TRY(status);
+    Wrong row{batch.row(at).stripe, {}};
+    CheckRow(batch, at, row.findings);
+    if (!row.findings.empty()) {
+      wrong.push_back(std::move(row));
     }
   }
-  co_return OkStatus();
 }
 
 void Scrubber::CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings) {

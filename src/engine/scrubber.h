@@ -38,7 +38,12 @@ class Scrubber {
     uint64_t sequence = 0;
   };
   Task<Status> ScrubRows();
+  struct Wrong {
+    StripeIndex stripe;
+    std::vector<size_t> findings;
+  };
   Task<Status> ScrubBatch(std::vector<StripeIndex> stripes);
+  Task<void> CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wrong>& wrong);
   Task<Status> ScrubLogStripe(Span stripe);
   Task<void> CheckLogStripe(Span stripe, std::vector<size_t>& findings);
   Task<Status> HealStripe(StripeIndex stripe, std::vector<size_t> findings);
