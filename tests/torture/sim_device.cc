@@ -121,7 +121,7 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   ++requests_;
   writes_ += IsWriteKind(kind) ? 1 : 0;
   if (dead_device_ == device || DoomStrikes(device, kind)) {
-    return Hangs(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
+    return HangsUntil(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
   }
   const bool only_writes = fault_.style == FaultStyle::kNoSpace;
   if (fault_.nth == 0 || fault_fired_ || (only_writes && !IsWriteKind(kind)) ||
@@ -152,6 +152,7 @@ bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
               (doom.style == Doom::Style::kReadsBadly && random_.OneIn(4));
     } else if (--doom.countdown == 0) {
       armed.met = true;
+      armed.met_us = loop_.NowUs();
       fails = fails || doom.style != Doom::Style::kLies;
       on_doom_(doom);
     }
@@ -165,10 +166,14 @@ bool SimBus::SomeReadBadly() const {
   });
 }
 
-bool SimBus::Hangs(uint8_t device) const {
-  return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
-    return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kHangs;
-  });
+std::optional<uint64_t> SimBus::HangsUntil(uint8_t device) const {
+  constexpr uint64_t kDeadlineUs = 500'000;
+  for (const ArmedDoom& armed : dooms_) {
+    if (armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kHangs) {
+      return armed.met_us + kDeadlineUs;
+    }
+  }
+  return std::nullopt;
 }
 
 // Superblocks excepted: a device without its newest superblock is a stale one, which is another
@@ -185,9 +190,8 @@ uint64_t SimBus::LatencyUs(uint8_t device, IoKind kind, uint64_t bytes) {
     // Now and then another device is slow for a while, so that devices drift apart.
     slow_device_ = random_.OneIn(3) ? -1 : static_cast<int>(random_.Below(14));
   }
-  constexpr uint64_t kDeadlineUs = 500'000;
-  if (Hangs(device)) {
-    return kDeadlineUs;
+  if (const auto until = HangsUntil(device)) {
+    return std::max(*until, loop_.NowUs() + 1) - loop_.NowUs();
   }
   const uint64_t base = 5 + bytes / 4096 + random_.Below(spread_us_);
   if (kind == slow_kind_) {

@@ -142,7 +142,8 @@ class SimBus {
   void NoteSubmitted(IoKind kind);
   void NoteCompleted(IoKind kind);
   std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
-  [[nodiscard]] bool Hangs(uint8_t device) const;
+  // When a hanging device's first request is given up: all that come later fail at once.
+  [[nodiscard]] std::optional<uint64_t> HangsUntil(uint8_t device) const;
   bool Lies(uint8_t device, IoKind kind);
   bool DoomStrikes(uint8_t device, IoKind kind);
   uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
@@ -159,6 +160,7 @@ class SimBus {
   struct ArmedDoom {
     Doom doom;
     bool met = false;
+    uint64_t met_us = 0;
   };
   std::vector<ArmedDoom> dooms_;
   std::function<void(const Doom&)> on_doom_;
