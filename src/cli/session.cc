@@ -97,6 +97,9 @@ Result<Device*> Session::OpenDevice(const std::string& path) {
                               "again when it is well",
                               path, member.deadline->unanswered()));
     }
+    if (member.deadline != nullptr) {
+      member.deadline->TakeBack();
+    }
     return member.device.get();
   }
   auto member = OpenMember(*loop_, path, options_);

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace eplog {
+namespace {
+
+constexpr uint64_t kLastLookUs = 1000;
+
+}  // namespace
 
 Error DeadlineDevice::Hung() const {
   Error error;
@@ -34,6 +39,11 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
   loop_.Start(Carry(request, std::move(task), unanswered_));
   while (!request->done && loop_.NowUs() < until) {
     co_await request->answered.WaitUntil(until);
+  }
+  // If this process was stopped for long, the answers are there and only not seen yet: the loop
+  // looks for them between timers.
+  for (int look = 0; look < 2 && !request->done; ++look) {
+    co_await request->answered.WaitUntil(loop_.NowUs() + kLastLookUs);
   }
   if (!request->done) {
     hung_ = true;

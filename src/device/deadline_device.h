@@ -34,6 +34,8 @@ class DeadlineDevice final : public ForwardingDevice {
   Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
 
   [[nodiscard]] bool hung() const { return hung_; }
+  // To be a new member: it is tried again if it has answered everything. Not while it is one.
+  void TakeBack() { hung_ = hung_ && *unanswered_ != 0; }
   // Requests that the device below has not answered, also those given up here.
   [[nodiscard]] uint64_t unanswered() const { return *unanswered_; }
 

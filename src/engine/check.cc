@@ -10,7 +10,8 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   const Request request(*this);
   Scrubber scrubber(core_, reader_, appender_, nullptr);
   scrubber.CheckReferences();
-  Task<Status> running = scrubber.Run({.heal = false, .yield = false}, progress);
+  Task<Status> running =
+      scrubber.Run({.heal = false, .yield = false, .closing = &closing_}, progress);
   status = co_await running;
   EPLOG_CO_TRY(status);
   co_return std::move(scrubber.report);
@@ -25,7 +26,8 @@ Task<Result<CheckReport>> ArrayImpl::Scrub(bool heal, Progress progress) {
   }
   scrubbing_ = true;
   Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr);
-  Task<Status> running = scrubber.Run({.heal = heal, .yield = true}, progress);
+  Task<Status> running =
+      scrubber.Run({.heal = heal, .yield = true, .closing = &closing_}, progress);
   status = co_await running;
   scrubbing_ = false;
   EPLOG_CO_TRY(status);

@@ -48,8 +48,8 @@ Task<void> Healer::Run() {
     reported_.pop_front();
     Task<Result<Outcome>> healing = Heal(stripe);
     const Result<Outcome> outcome = co_await healing;
-    if (outcome.ok() && outcome->lost == 0) {
-      known_.erase(stripe.value);
+    if (outcome.ok() && (outcome->lost == 0 || core_.devices_not_ok() != 0)) {
+      known_.erase(stripe.value);  // what lacks a device now may be decoded when that is back
     } else if (!outcome.ok() && !closing_ && !core_.stop_error) {
       reported_.push_back(stripe);  // no room, or the devices change: again, later
       co_await wake_.WaitUntil(core_.loop.NowUs() + kRetryUs);
@@ -64,13 +64,20 @@ Task<void> Healer::Run() {
 // without.
 Task<void> Healer::JudgeDevices() {
   const OpenOptions& options = core_.options;
-  for (uint8_t i = 0; i < core_.geometry.devices() && core_.devices_not_ok() == 0; ++i) {
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex device(i);
+    if (!core_.members.live(device) || (core_.joining >> i & 1) != 0) {
+      wrong_chunks_[i] = 0;  // its successor begins anew
+    }
+    if (core_.devices_not_ok() != 0) {
+      continue;
+    }
     const MemberCounters& counters = core_.members.counters(device);
-    const bool unreadable =
-        options.max_read_errors != 0 && counters.read_errors >= options.max_read_errors;
-    const bool wrong =
-        options.max_corrupt_chunks != 0 && counters.corrupt_chunks >= options.max_corrupt_chunks;
+    const auto many = [this, i](uint64_t counted, uint64_t most) {
+      return most != 0 && counted >= most && wrong_chunks_[i] >= most;
+    };
+    const bool unreadable = many(counters.read_errors, options.max_read_errors);
+    const bool wrong = many(counters.corrupt_chunks, options.max_corrupt_chunks);
     if (unreadable || wrong) {
       Task<Status> failing = membership_.Fail(
           device, unreadable ? std::to_string(counters.read_errors) + " reads have failed"
@@ -110,6 +117,10 @@ Task<Status> Healer::HealRow(StripeIndex stripe, Outcome& outcome) {
   batch.Add(stripe);
   Task<void> reading = batch.ReadAll();
   co_await reading;
+  if (states != core_.states) {
+    // What was read may be of another device than the one that was meant.
+    co_return Fail(ErrorCode::kBusy, "the devices have changed meanwhile");
+  }
   uint64_t wrong = batch.row(0).bad;
   const Status decoded = batch.Decode(0, wrong);
   if (!decoded.ok()) {
@@ -216,6 +227,7 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
 
 void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
   const Geometry& g = core_.geometry;
+  ++wrong_chunks_[g.SsdOf(stripe, index).value];
   ArrayEvent event;
   event.kind = kind;
   event.device = g.DeviceName(g.SsdOf(stripe, index));

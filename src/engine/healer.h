@@ -5,6 +5,7 @@
 // Only devices that are there are healed; what is `absent` is the Rebuilder's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <unordered_set>
@@ -76,6 +77,9 @@ class Healer {
   std::deque<StripeIndex> reported_;
   std::unordered_set<uint32_t> known_;  // reported, or found to be beyond healing
   bool closing_ = false;
+  // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
+  // that is read again and again is one.
+  std::array<uint64_t, kMaxDevices> wrong_chunks_{};
 };
 
 }  // namespace eplog

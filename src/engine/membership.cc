@@ -103,6 +103,10 @@ Task<void> Membership::Change() {
     handled = core_.states;
     Task<void> ending = appender_.InFlightWritten();
     co_await ending;
+    if (core_.stop_error) {
+      break;  // too many at once: nothing is written down, so that those that are well may come
+              // back
+    }
     if (handled != core_.states) {
       continue;
     }
@@ -113,7 +117,7 @@ Task<void> Membership::Change() {
     }
     Task<Status> filling = FillRings();
     Status status = co_await filling;
-    if (status.ok()) {
+    if (status.ok() && !core_.stop_error) {
       Task<Status> writing = WriteDown();
       status = co_await writing;
     }
@@ -169,8 +173,8 @@ Task<Status> Membership::WriteDown() {
   Task<Status> write = superblocks_.Write();
   Status status = co_await write;
   EPLOG_CO_TRY(status);
-  if (states != core_.states) {
-    co_return OkStatus();  // it is done anew
+  if (states != core_.states || core_.stop_error) {
+    co_return OkStatus();  // it is done anew, or never
   }
   superblocks_.SetBase(epoch);
   Task<Status> opened = superblocks_.Write();

@@ -105,7 +105,7 @@ Task<Status> Scrubber::Run(Options options, const Progress& progress) {
   log_stripes_ = live.size();
   total_ = core_.geometry.stripes + log_stripes_;
   TaskGroup group(core_.loop);
-  for (size_t i = 0; i < live.size() && !group.failed(); ++i) {
+  for (size_t i = 0; i < live.size() && !group.failed() && !Closing(); ++i) {
     Task<void> below = group.WaitBelow(Busy() ? 1 : kLogStripesAtOnce);
     co_await below;
     group.Start(ScrubLogStripe(live[i]));
@@ -120,6 +120,9 @@ Task<Status> Scrubber::Run(Options options, const Progress& progress) {
   Task<Status> rows = ScrubRows();
   status = co_await rows;
   EPLOG_CO_TRY(status);
+  if (Closing()) {
+    co_return Fail(ErrorCode::kShutdown, "the array is closing; the scrub is not complete");
+  }
   Tell(total_);
   co_return OkStatus();
 }
@@ -129,7 +132,7 @@ Task<Status> Scrubber::ScrubRows() {
   TaskGroup group(core_.loop);
   std::vector<StripeIndex> batch;
   uint64_t since = core_.loop.NowUs();
-  for (uint32_t s = 0; s < g.stripes && !group.failed() && !core_.stop_error; ++s) {
+  for (uint32_t s = 0; s < g.stripes && !group.failed() && !core_.stop_error && !Closing(); ++s) {
     if (!core_.state->RowIsZero(StripeIndex(s))) {
       batch.push_back(StripeIndex(s));
     }
@@ -159,7 +162,7 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
   // With nothing pinned: who heals waits his turn for room, and slots that others wait for may be
   // the ones that were being read.
   for (Wrong& row : wrong) {
-    if (options_.heal) {
+    if (options_.heal && !Closing()) {
       Task<Status> healing = HealStripe(row.stripe, std::move(row.findings));
       Status status = co_await healing;
       EPLOG_CO_TRY(status);
@@ -170,12 +173,19 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
 
 // The words of one instant, pinned: no lock is needed to compare what they name.
 Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wrong>& wrong) {
+  const uint64_t states = core_.states;
   RowBatch batch(core_, reader_, stripes.size());
   for (const StripeIndex stripe : stripes) {
     batch.Add(stripe);
   }
   Task<void> reading = batch.ReadAll();
   co_await reading;
+  if (states != core_.states) {
+    // What was read may be of another device than the one that was meant: again.
+    Task<void> again = CheckBatch(std::move(stripes), wrong);
+    co_await again;
+    co_return;
+  }
   for (size_t at = 0; at < batch.size(); ++at) {
     Wrong row{batch.row(at).stripe, {}};
     CheckRow(batch, at, row.findings);

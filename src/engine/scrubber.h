@@ -24,7 +24,8 @@ class Scrubber {
 
   struct Options {
     bool heal = false;
-    bool yield = true;  // rest beside requests of others
+    bool yield = true;              // rest beside requests of others
+    const bool* closing = nullptr;  // when this becomes true it ends with kShutdown
   };
   Task<Status> Run(Options options, const Progress& progress);
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
@@ -51,6 +52,7 @@ class Scrubber {
   Finding Describe(StripeIndex stripe, uint32_t index, std::string what) const;
   void CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings);
   [[nodiscard]] bool Busy() const;
+  [[nodiscard]] bool Closing() const { return options_.closing != nullptr && *options_.closing; }
   Task<void> Breathe(uint64_t since_us);
   void Tell(uint64_t done) const;
 

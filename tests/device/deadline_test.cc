@@ -60,7 +60,9 @@ TEST_F(Deadline, LateRequestFailsTheDeviceForGood) {
   const Buffer got = Filled(std::byte{1});
   const uint64_t since = loop_.NowUs();
   const Status read = Read(device_, got);
-  EXPECT_EQ(loop_.NowUs() - since, kDeadlineUs);
+  const uint64_t took_us = loop_.NowUs() - since;
+  EXPECT_GE(took_us, kDeadlineUs);
+  EXPECT_LE(took_us, kDeadlineUs + 2000);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kDeviceFailed);
   EXPECT_EQ(read.error().errno_value, ETIMEDOUT);
@@ -69,7 +71,7 @@ TEST_F(Deadline, LateRequestFailsTheDeviceForGood) {
   // At once from now on.
   EXPECT_FALSE(Write(device_, Filled(std::byte{9})).ok());
   EXPECT_FALSE(RunTask(loop_, device_.Flush()).ok());
-  EXPECT_EQ(loop_.NowUs() - since, kDeadlineUs);
+  EXPECT_EQ(loop_.NowUs() - since, took_us);
   // It comes to itself: what hung is answered, to nobody, and nobody's memory is written.
   inject_.Set({});
   const Status slept = RunTask(loop_, [](EventLoop& loop) -> Task<Status> {
@@ -80,6 +82,8 @@ TEST_F(Deadline, LateRequestFailsTheDeviceForGood) {
   EXPECT_EQ(device_.unanswered(), 0U);
   EXPECT_EQ(got.data()[0], std::byte{1});
   EXPECT_FALSE(Read(device_, got).ok()) << "a device that hung is not trusted again";
+  device_.TakeBack();
+  EXPECT_TRUE(Read(device_, got).ok()) << "but as a new member";
 }
 
 TEST_F(Deadline, SlowIsNotHung) {

@@ -332,6 +332,33 @@ TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
   }
 }
 
+// More than m in one moment: nothing is written down, and when they are well again, so is the
+// array.
+TEST(Superblocks, TooManyAtOnceMayComeBack) {
+  TestArray test(SmallShape(kSsdCount, kParity));
+  const VolumeId volume = test.CreateVolume("v", kSize);
+  Random random(5);
+  const std::vector<std::byte> data = RandomBytes(random, 4 * kStripe);
+  ASSERT_TRUE(test.Write(volume, 0, data).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  for (uint32_t device = 0; device < kParity + 1; ++device) {
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kWrite);
+    fault.from_then_on = true;
+    test.faulty(device).Add(fault);
+  }
+  EXPECT_FALSE(test.Write(volume, 8 * kStripe, data).ok());
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
+  test.Sleep(1'000'000);
+  for (uint32_t device = 0; device < kParity + 1; ++device) {
+    test.faulty(device).Clear();
+  }
+  test.Kill();
+  test.Open();
+  ASSERT_NE(test.array, nullptr);
+  EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
+}
+
 // A damaged copy of a superblock leaves the other, which may be of an earlier life: then the device
 // counts as missing, and the array opens without it.
 TEST(Superblocks, ADamagedCopyIsNoReasonToRefuse) {

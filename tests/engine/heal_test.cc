@@ -176,6 +176,21 @@ TEST_F(Heal, MoreThanParityCanReplaceIsNamedAndStaysUnreadable) {
   EXPECT_GT(unreadable, 0U);
 }
 
+// One bad sector that is read again and again is one bad sector.
+TEST_F(Heal, OneBadSectorFailsNoDevice) {
+  Fault fault;
+  fault.kinds = MaskOf(RequestKind::kRead);
+  fault.from_then_on = true;
+  fault.range_offset_bytes = SlotsOffset();
+  fault.range_length_bytes = kChunk;
+  test_->faulty(1).Add(fault);
+  for (int round = 0; round < 100; ++round) {
+    ExpectContent("with a bad sector");
+  }
+  test_->Sleep(3'000'000);
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+}
+
 TEST_F(Heal, DeviceThatFailsManyReadsIsFailedOnce) {
   for (const uint32_t device : {1U, 4U}) {
     Fault fault;
@@ -183,8 +198,10 @@ TEST_F(Heal, DeviceThatFailsManyReadsIsFailedOnce) {
     fault.from_then_on = true;
     test_->faulty(device).Add(fault);
   }
-  ExpectContent("with two that do not read");
-  test_->Sleep(3'000'000);
+  for (int round = 0; round < 5; ++round) {
+    ExpectContent("with two that do not read");
+    test_->Sleep(1'000'000);
+  }
   const ArrayStatus status = test_->array->GetStatus();
   const bool one = status.devices[1].state == DeviceState::kFailed;
   const bool other = status.devices[4].state == DeviceState::kFailed;
