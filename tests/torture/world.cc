@@ -412,6 +412,11 @@ Task<void> World::Replace(uint8_t device) {
     ++coverage_.replaced;
     missed_.erase(device);
     blank_.erase(device);
+    if (random_.OneIn(2)) {
+      // While it is rebuilt, and the log still tells of the one before it.
+      machine_->bus().Arm(
+          {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 200)});
+    }
   } else if (status.error().code == ErrorCode::kInvalidArgument) {
     Violate("a replacement was refused: " + status.error().ToString());
   }
