@@ -39,6 +39,11 @@ std::optional<std::string> AsText(const toml::node& node) {
 Status SetFrom(const toml::key& key, const toml::node& node, const std::string& origin,
                const std::string& file, InputSet& set) {
   const auto text = AsText(node);
+  if (node.is_table()) {
+    return Refuse(
+        Where(file, key.source()),
+        fmt::format("a scenario begins with [[scenario]], and name = \"{}\" below it", key.str()));
+  }
   if (!text) {
     return Refuse(Where(file, key.source()),
                   fmt::format("'{}' must be a number, or text in quotes", key.str()));
