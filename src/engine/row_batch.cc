@@ -121,7 +121,8 @@ Task<void> RowBatch::ReadEnough() {
   }
 }
 
-Task<void> RowBatch::Read(std::vector<Place> places) {
+// What is side by side at once, several at a time.
+Task<Status> RowBatch::Transfer(std::vector<Place> places, Part part) {
   TaskGroup group(core_.loop);
   std::vector<std::pair<size_t, size_t>> runs;
   ForEachRun(places, core_.geometry.chunk_bytes,
@@ -129,10 +130,15 @@ Task<void> RowBatch::Read(std::vector<Place> places) {
   for (const auto& [first, count] : runs) {
     Task<void> below = group.WaitBelow(kRequestsAtOnce);
     co_await below;
-    group.Start(ReadSideBySide(std::span(places).subspan(first, count)));
+    group.Start((this->*part)(std::span(places).subspan(first, count)));
   }
   Task<Status> all = group.Wait();
-  static_cast<void>(co_await all);  // each chunk has its own outcome
+  co_return co_await all;
+}
+
+Task<void> RowBatch::Read(std::vector<Place> places) {
+  Task<Status> reading = Transfer(std::move(places), &RowBatch::ReadSideBySide);
+  static_cast<void>(co_await reading);  // each chunk has its own outcome
 }
 
 std::vector<iovec> RowBatch::Parts(std::span<const Place> places) const {
@@ -262,17 +268,7 @@ void RowBatch::EncodeParity(size_t at, uint64_t wanted) {
 }
 
 Task<Status> RowBatch::Write(std::vector<Place> places) {
-  TaskGroup group(core_.loop);
-  std::vector<std::pair<size_t, size_t>> runs;
-  ForEachRun(places, core_.geometry.chunk_bytes,
-             [&runs](size_t first, size_t count) { runs.emplace_back(first, count); });
-  for (const auto& [first, count] : runs) {
-    Task<void> below = group.WaitBelow(kRequestsAtOnce);
-    co_await below;
-    group.Start(WriteSideBySide(std::span(places).subspan(first, count)));
-  }
-  Task<Status> all = group.Wait();
-  co_return co_await all;
+  return Transfer(std::move(places), &RowBatch::WriteSideBySide);
 }
 
 Task<Status> RowBatch::WriteSideBySide(std::span<const Place> places) {

@@ -62,6 +62,8 @@ class RowBatch {
     return core_.geometry.SsdAt(row.first_parity_ssd, index);
   }
   [[nodiscard]] bool Readable(const Row& row, uint32_t index) const;
+  using Part = Task<Status> (RowBatch::*)(std::span<const Place> places);
+  Task<Status> Transfer(std::vector<Place> places, Part part);
   Task<void> Read(std::vector<Place> places);
   Task<Status> ReadSideBySide(std::span<const Place> places);
   Task<Status> WriteSideBySide(std::span<const Place> places);
