@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/xml_text.h"
+
 namespace eplog::cli {
 namespace {
 
@@ -26,29 +28,6 @@ constexpr const char* kGrey = "#555555";
 // Okabe and Ito's.
 constexpr std::array<const char*, 7> kPalette = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#b58900", "#56b4e9", "#7a4fbf"};
-
-std::string Escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 bool Drawable(const ChartPanel& panel, const ChartPoint& p) {
   return std::isfinite(p.x) && std::isfinite(p.y) && (!panel.x.log || p.x > 0) &&
@@ -158,7 +137,7 @@ class PanelDrawing {
     out_ += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\" "
         "font-weight=\"{}\">{}</text>\n",
-        x, y, style.size, style.anchor, style.colour, style.weight, Escape(text));
+        x, y, style.size, style.anchor, style.colour, style.weight, XmlText(text));
   }
   void Stroke(double x1, double y1, double x2, double y2, const char* colour, double width) {
     out_ += fmt::format(
@@ -216,7 +195,7 @@ class PanelDrawing {
         "<text x=\"{0:.1f}\" y=\"{1:.1f}\" font-size=\"13\" text-anchor=\"middle\" "
         "fill=\"#333333\" "
         "transform=\"rotate(-90 {0:.1f} {1:.1f})\">{2}</text>\n",
-        x, y, Escape(panel_.y.label));
+        x, y, XmlText(panel_.y.label));
   }
 
   void Line(const ChartSeries& series) {
@@ -235,7 +214,7 @@ class PanelDrawing {
         "stroke-linejoin=\"round\"{}>"
         "<title>{}</title></path>\n",
         path, ColourOf(series), series.reference ? " stroke-dasharray=\"7 5\"" : "",
-        Escape(series.label));
+        XmlText(series.label));
     if (series.points.size() > 25 || series.reference) {
       return;
     }
@@ -275,7 +254,7 @@ class PanelDrawing {
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12.5\" text-anchor=\"{}\" fill=\"#111111\" "
         "stroke=\"#fcfcfc\" stroke-width=\"4\" paint-order=\"stroke\" "
         "stroke-linejoin=\"round\">{}</text>\n",
-        left ? x - 8 : x + 8, baseline, left ? "end" : "start", Escape(mark.label));
+        left ? x - 8 : x + 8, baseline, left ? "end" : "start", XmlText(mark.label));
   }
 
   // At the end of each line, pushed apart where lines end close to each other.
@@ -413,7 +392,7 @@ std::string RenderSvg(const Chart& chart) {
     out += fmt::format(
         "<text x=\"20\" y=\"{:.1f}\" font-size=\"{}\" font-weight=\"{}\" fill=\"#222222\">{}"
         "</text>\n",
-        y, size, weight, Escape(text));
+        y, size, weight, XmlText(text));
   };
   line(28, 19, "bold", chart.title);
   line(50, 13, "normal", chart.subtitle);

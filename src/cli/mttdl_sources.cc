@@ -177,7 +177,7 @@ Status TakeRebuild(const Json& status, const std::string& name, double capacity,
 Result<Measured> FromStatus(const Json& status, const std::string& name) {
   const auto data = NumberAt(status, {"array", "data_chunks"});
   const auto parity = NumberAt(status, {"array", "parity_chunks"});
-  const auto written = status.contains("lifetime") ? SsdBytes(status["lifetime"]) : std::nullopt;
+  const auto written = SsdBytes(status.value("lifetime", Json::object()));
   const auto equivalent = NumberAt(status, {"lifetime", "md_equivalent_ssd_bytes"});
   if (!data || !parity || !written || !equivalent) {
     return Bad(name, "its status lacks the geometry or the lifetime counters");

@@ -70,7 +70,7 @@ std::string WithCommas(std::string digits) {
   const size_t point = std::min(digits.find('.'), digits.size());
   for (size_t at = point; at > 3;) {
     at -= 3;
-    digits.insert(at, ",");
+    digits.insert(at, 1, ',');
   }
   return digits;
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/xml_text.h"
+
 namespace eplog {
 namespace {
 
@@ -16,29 +18,6 @@ constexpr char kReadColour[] = "#3b7dd8";
 constexpr char kWriteColour[] = "#d8663b";
 constexpr char kInk[] = "#333333";
 constexpr char kPale[] = "#e4e4e4";
-
-std::string Escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    }
-  }
-  return out;
-}
 
 // 4096 -> "4K"
 std::string ShortBytes(double bytes) {
@@ -275,7 +254,7 @@ std::string TracePicture(const TraceSummary& summary, const std::string& title) 
       ".t{{font-size:14px;font-weight:bold}}.m{{text-anchor:middle}}.e{{text-anchor:end}}"
       "</style>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fafafa\"/>\n"
       "<text x=\"70\" y=\"40\" class=\"h\">{3}</text>\n",
-      kWidth, kHeight, kInk, Escaped(title));
+      kWidth, kHeight, kInk, XmlText(title));
   DrawSizes(summary, out);
   DrawFootprint(summary, out);
   DrawReuse(summary, out);
