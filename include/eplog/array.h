@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "device/device.h"
+#include "eplog/change_plan.h"
 #include "eplog/options.h"
 #include "eplog/report.h"
 #include "eplog/status.h"
@@ -129,6 +130,10 @@ class Array {
   // has joined, durably; it is `ok` when it was rebuilt, which goes on in the background and over
   // restarts. Borrowed until the array is destroyed.
   virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
+
+  // The checks of a change and what it would mean, while nothing is changed. Also of an array that
+  // is opened read-only. The error is that with which the change would be refused.
+  virtual Task<Result<ChangePlan>> Plan(Change change) = 0;
 
   // From now on; what is over smaller sizes is drained at once.
   virtual void SetBuffers(const BufferSizes& sizes) = 0;

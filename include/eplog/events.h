@@ -20,6 +20,7 @@ enum class EventKind : uint8_t {
   kSpaceLow,          // little is left that volumes could get
   kSlowDevice,        // answers much later than its peers
   kCommitBehind,      // parity commit does not keep up: writes wait for it
+  kScrubFinished,     // everything has been read and verified
 };
 
 // As scripts read them.
@@ -47,6 +48,8 @@ constexpr const char* EventKindName(EventKind kind) {
       return "slow_device";
     case EventKind::kCommitBehind:
       return "commit_behind";
+    case EventKind::kScrubFinished:
+      return "scrub_finished";
   }
   return "unknown";
 }

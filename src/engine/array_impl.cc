@@ -117,6 +117,8 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
     healer_.Open();
     watch_.Open();
+  } else {
+    membership_.NoteJoining();
   }
   co_return OkStatus();
 }

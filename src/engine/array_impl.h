@@ -28,6 +28,14 @@
 
 namespace eplog {
 
+// Losses that are survived from here on.
+struct Exposure {
+  uint32_t further_ssd_losses = 0;
+  uint32_t further_log_losses = 0;
+  static Exposure Of(const Geometry& g, uint32_t not_ok, uint32_t logs_not_ok,
+                     uint64_t live_log_stripes);
+};
+
 class ArrayImpl final : public Array {
  public:
   ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options);
@@ -60,6 +68,7 @@ class ArrayImpl final : public Array {
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
+  Task<Result<ChangePlan>> Plan(Change change) override;
   void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
 
  private:
@@ -95,6 +104,15 @@ class ArrayImpl final : public Array {
   void CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes);
   void FillDevices(ArrayStatus& status) const;
   void FillExposure(ArrayStatus& status) const;
+  struct RowCounts;
+  Task<void> CountRows(RowCounts& counts);
+  Task<void> CountMembers(DeviceIndex ssd, uint64_t& count);
+  [[nodiscard]] Standing StandingNow() const;
+  void Conclude(Standing& standing, uint32_t logs_not_ok, bool lost) const;
+  Task<Status> PlanFail(DeviceIndex device, ChangePlan& plan);
+  Task<Status> PlanReplace(const Change& change, ChangePlan& plan);
+  Task<Status> PlanDelete(VolumeId id, ChangePlan& plan);
+  Task<Status> PlanScrub(ChangePlan& plan);
 
   Assembly assembly_;
   Core core_;

@@ -16,18 +16,23 @@ namespace eplog {
 
 struct Assembly {
   Superblock winner;  // epoch, base and members that count, with the newest checkpoint pointer
-  std::vector<Device*> devices;       // by index; null where missing or stale
-  std::vector<bool> stale;            // present, but not to be trusted
-  std::vector<uint64_t> generations;  // of each trusted member's newest superblock
-  uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
+  std::vector<Device*> devices;        // by index; null where missing or stale
+  std::vector<bool> stale;             // present, but not to be trusted
+  std::vector<std::string> why_stale;  // then: "PATH: why"
+  std::vector<uint64_t> generations;   // of each trusted member's newest superblock
+  uint64_t highest_epoch = 0;          // highest epoch number seen anywhere
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
 // a newer format; more than m devices missing or stale.
 Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary);
 
-// The newest valid copy on one device. `doubtful`, if given, says whether the other one could not
-// be read or is damaged: then that may have been the newest.
-Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful = nullptr);
+struct SuperblockCopies {
+  uint32_t whole = 0;     // of the two
+  bool doubtful = false;  // one could not be read or is damaged: it may have been the newest
+};
+
+// The newest valid copy on one device.
+Task<Result<Superblock>> ReadSuperblock(Device& device, SuperblockCopies* copies = nullptr);
 
 }  // namespace eplog

@@ -31,6 +31,9 @@ Task<Result<CheckReport>> ArrayImpl::Scrub(bool heal, Progress progress) {
   status = co_await running;
   scrubbing_ = false;
   EPLOG_CO_TRY(status);
+  core_.Tell(EventKind::kScrubFinished, "",
+             "everything was read: " + std::to_string(scrubber.report.problems_found) +
+                 " problems, " + std::to_string(scrubber.report.healed) + " chunks written anew");
   co_return std::move(scrubber.report);
 }
 

@@ -21,11 +21,15 @@ uint64_t Bit(DeviceIndex device) {
 
 void Membership::Open(uint64_t sequence) {
   std::fill(joined_sequence_.begin(), joined_sequence_.end(), sequence);
+  NoteJoining();
+  core_.members.TakeLosses([this](DeviceIndex device, const Error& why) { Lost(device, why); });
+}
+
+void Membership::NoteJoining() {
   const std::vector<MemberEntry>& members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
     core_.joining |= members[i].state == MemberState::kJoining ? Bit(DeviceIndex(i)) : 0;
   }
-  core_.members.TakeLosses([this](DeviceIndex device, const Error& why) { Lost(device, why); });
 }
 
 // ----------------------------------------------------------------------------------------- losses
@@ -65,19 +69,25 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   Begin();
 }
 
-Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
+Status Membership::MayFail(DeviceIndex device) const {
   if (!core_.members.live(device)) {
-    co_return eplog::Fail(ErrorCode::kInvalidArgument,
-                          core_.geometry.DeviceName(device) + " is lost already");
+    return eplog::Fail(ErrorCode::kInvalidArgument,
+                       core_.geometry.DeviceName(device) + " is lost already");
   }
   // What else is not there, or not whole.
   const uint32_t others = core_.devices_not_ok() - ((core_.joining & Bit(device)) != 0 ? 1 : 0);
   if (others >= core_.geometry.m) {
-    co_return eplog::Fail(ErrorCode::kInvalidArgument,
-                          "losing " + core_.geometry.DeviceName(device) + " would be more than " +
-                              std::to_string(core_.geometry.m) +
-                              " devices that are not ok: replace and rebuild first");
+    return eplog::Fail(ErrorCode::kInvalidArgument,
+                       "losing " + core_.geometry.DeviceName(device) + " would be more than " +
+                           std::to_string(core_.geometry.m) +
+                           " devices that are not ok: replace and rebuild first");
   }
+  return OkStatus();
+}
+
+Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
+  Status may = MayFail(device);
+  EPLOG_CO_TRY(may);
   Error error;
   error.code = ErrorCode::kDeviceFailed;
   error.message = std::move(reason);
@@ -209,29 +219,37 @@ Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
   co_return co_await flush;
 }
 
-Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
+Status Membership::MayReplace(DeviceIndex device, const std::string& replacement,
+                              uint64_t replacement_bytes) const {
   const Geometry& g = core_.geometry;
   const std::string name = g.DeviceName(device);
   if (core_.members.live(device) || join_) {
-    co_return eplog::Fail(ErrorCode::kInvalidArgument,
-                          core_.members.live(device)
-                              ? name + " is part of the array: fail it first"
-                              : "another replacement is just being taken in");
+    return eplog::Fail(ErrorCode::kInvalidArgument,
+                       core_.members.live(device) ? name + " is part of the array: fail it first"
+                                                  : "another replacement is just being taken in");
   }
   for (uint8_t i = 0; i < g.devices(); ++i) {
-    if (core_.members.device(DeviceIndex(i)) == &replacement) {
-      co_return eplog::Fail(
-          ErrorCode::kInvalidArgument,
-          replacement.name() + " is " + g.DeviceName(DeviceIndex(i)) + " and in use");
+    const Device* member = core_.members.device(DeviceIndex(i));
+    if (member != nullptr && member->name() == replacement) {
+      return eplog::Fail(ErrorCode::kInvalidArgument,
+                         replacement + " is " + g.DeviceName(DeviceIndex(i)) + " and in use");
     }
   }
   const uint64_t need = g.IsLog(device) ? g.log_bytes() : g.ssd_bytes();
-  if (replacement.size_bytes() < need) {
-    co_return eplog::Fail(ErrorCode::kInvalidArgument,
-                          replacement.name() + " is too small for " + name + ": it has " +
-                              std::to_string(replacement.size_bytes()) + " bytes and " +
-                              std::to_string(need) + " are needed");
+  if (replacement_bytes < need) {
+    return eplog::Fail(ErrorCode::kInvalidArgument,
+                       replacement + " is too small for " + name + ": it has " +
+                           std::to_string(replacement_bytes) + " bytes and " +
+                           std::to_string(need) + " are needed");
   }
+  return OkStatus();
+}
+
+Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
+  const Geometry& g = core_.geometry;
+  const std::string name = g.DeviceName(device);
+  Status may = MayReplace(device, replacement.name(), replacement.size_bytes());
+  EPLOG_CO_TRY(may);
   Task<Status> wiping = Wipe(replacement, device);
   Status status = co_await wiping;
   EPLOG_CO_TRY(status);

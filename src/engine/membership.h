@@ -52,17 +52,23 @@ class Membership {
   // From now on the array goes on without a device that fails. Everything up to `sequence` was
   // there when the array opened.
   void Open(uint64_t sequence);
+  // Of a read-only opening: only which devices do not hold everything yet.
+  void NoteJoining();
   // Until no change is under way.
   Task<void> Idle() { return changes_.Wait(); }
 
   // Loses the device, as if it had failed. Durable on return. kInvalidArgument if it is lost
-  // already, or if that would be more than m.
+  // already, or if that would be more than m: MayFail.
   Task<Status> Fail(DeviceIndex device, std::string reason);
+  [[nodiscard]] Status MayFail(DeviceIndex device) const;
 
   // `replacement` in the place of a lost device: wiped, joined and written down on return, `ok`
   // after rebuilding. Borrowed. kInvalidArgument if the device is not lost or the replacement too
   // small; kDeviceFailed if it fails meanwhile.
   Task<Status> Replace(DeviceIndex device, Device& replacement);
+  // As far as can be told without touching the replacement.
+  [[nodiscard]] Status MayReplace(DeviceIndex device, const std::string& replacement,
+                                  uint64_t replacement_bytes) const;
 
   // Everything up to this sequence must be committed before a joining device is ok.
   [[nodiscard]] uint64_t CommitUpto() const;

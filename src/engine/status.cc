@@ -26,7 +26,7 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
       const bool there = assembly_.devices[i] != nullptr || assembly_.stale[i];
       device.state = there ? DeviceState::kFailed : DeviceState::kMissing;
     }
-    device.failed_because = membership_.Reason(index);
+    device.failed_because = assembly_.stale[i] ? assembly_.why_stale[i] : membership_.Reason(index);
     device.reads = counters.reads;
     device.writes = counters.writes;
     device.flushes = counters.flushes;
@@ -42,7 +42,6 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
 
 void ArrayImpl::FillExposure(ArrayStatus& status) const {
   const Geometry& g = core_.geometry;
-  const uint32_t lost = std::min(core_.devices_not_ok(), g.m);
   const PendingTable& pending = core_.state->pending;
   status.pending_chunks = pending.pending_chunks();
   status.pending_bytes = pending.pending_chunks() * g.chunk_bytes;
@@ -50,11 +49,10 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
   if (const auto since = appender_.OldestPendingUs()) {
     status.oldest_pending_seconds = static_cast<double>(core_.loop.NowUs() - *since) / 1e6;
   }
-  // Any m of all devices may fail; and with nothing pending the log protects nothing that the
-  // parity does not.
-  status.further_ssd_losses_survived = g.m - lost;
-  status.further_log_losses_survived =
-      pending.live_log_stripes() == 0 ? g.m - core_.logs_not_ok() : g.m - lost;
+  const Exposure exposure =
+      Exposure::Of(g, core_.devices_not_ok(), core_.logs_not_ok(), pending.live_log_stripes());
+  status.further_ssd_losses_survived = exposure.further_ssd_losses;
+  status.further_log_losses_survived = exposure.further_log_losses;
   status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes +
                           buffer_.buffered_bytes();
   status.state = core_.stop_error                                        ? ArrayState::kFailed

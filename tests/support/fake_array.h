@@ -98,6 +98,14 @@ class FakeArray final : public Array {
   Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
   }
+  // Tells what it was asked, in figures: the device, the replacement's size, the volume.
+  Task<Result<ChangePlan>> Plan(Change change) override {
+    ChangePlan plan;
+    plan.chunks_losing_copy = change.device;
+    plan.rebuild_bytes = change.replacement_bytes;
+    plan.freed_bytes = change.volume.value;
+    co_return plan;
+  }
   void SetBuffers(const BufferSizes& /*sizes*/) override {}
 
  private:

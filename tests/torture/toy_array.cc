@@ -105,6 +105,9 @@ class ToyArray final : public Array {
   Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
   }
+  Task<Result<ChangePlan>> Plan(Change /*change*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "a toy makes no plans");
+  }
   void SetBuffers(const BufferSizes& /*sizes*/) override {}
 
  private:
