@@ -289,6 +289,12 @@ Result<ArrayFile> LoadArrayFile(const std::filesystem::path& argument) {
   return ParseArrayFile(text.str(), file);
 }
 
+std::string PathFor(const ArrayFile& array, const std::filesystem::path& path) {
+  const std::filesystem::path relative = path.lexically_relative(array.file.parent_path());
+  const bool inside = !relative.empty() && *relative.begin() != "..";
+  return inside ? relative.string() : path.string();
+}
+
 std::string FormatArrayFile(const ArrayFile& array) {
   std::string out =
       "# Where the members of this array are. The truth about the array is in its superblocks.\n";

@@ -53,6 +53,10 @@ Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::p
 // Find and parse the file of an ARRAY argument. kNotFound with the mend if there is none.
 Result<ArrayFile> LoadArrayFile(const std::filesystem::path& argument);
 
+// `path` (absolute) as array.toml names it: relative where it lies in or below the file's
+// directory, so that both can be moved together.
+std::string PathFor(const ArrayFile& array, const std::filesystem::path& path);
+
 std::string FormatArrayFile(const ArrayFile& array);
 
 // Write to array.file atomically and durably: a temporary file beside it, fsync, rename, fsync of

@@ -105,6 +105,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 done, but the array is degraded or "
       "something was found.");
   AddCreate(app, run);
+  AddAssemble(app, run);
   AddMount(app, run);
   AddUmount(app, run);
   AddVolume(app, run);

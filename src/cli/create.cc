@@ -272,7 +272,9 @@ void AddCreate(CLI::App& app, Run& run) {
   verb->footer(
       "Examples:\n  eplog create ./array --level 6 --ssds 8 --logs 2\n"
       "  eplog create /etc/eplog/db.toml --level 5 --ssds /dev/sdb,/dev/sdc,/dev/sdd --logs "
-      "/dev/sde");
+      "/dev/sde\n"
+      "  eplog create /etc/eplog/db.toml --level 5 --ssds /dev/sdb,/dev/sdc,/dev/sdd --force "
+      "--dry-run    what would be overwritten");
   verb->callback([command, &run] { run = [command] { return RunCreate(*command); }; });
 }
 

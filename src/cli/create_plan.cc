@@ -1,10 +1,8 @@
 #include "cli/create_plan.h"
 
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <string_view>
 
@@ -344,23 +342,13 @@ Status PlanLayout(const CreateRequest& request, CreatePlan& plan) {
   return OkStatus();
 }
 
-// Free bytes of the file system where `directory` is or will be.
-Result<uint64_t> FreeBytes(const std::filesystem::path& wanted) {
-  const std::filesystem::path directory = NearestThere(wanted);
-  struct statvfs info = {};
-  if (::statvfs(directory.c_str(), &info) != 0) {
-    return FailErrno(errno, "cannot tell the free space of " + directory.string());
-  }
-  return uint64_t{info.f_bavail} * info.f_frsize;
-}
-
 Status CheckRoom(const CreatePlan& plan) {
   const uint64_t needed = plan.bytes_to_make();
   if (plan.sparse || needed == 0) {
     return OkStatus();
   }
   const std::filesystem::path directory = plan.file.file.parent_path();
-  auto room = FreeBytes(directory);
+  auto room = FreeBytes(NearestThere(directory));
   if (!room.ok()) {
     return Fail(std::move(room).error());
   }
@@ -388,15 +376,10 @@ Status CheckRoom(const CreatePlan& plan) {
   return OkStatus();
 }
 
-// Members inside the array's directory are named relative to it, so that it can be moved as a
-// whole.
 void ListInFile(CreatePlan& plan) {
-  const std::filesystem::path directory = plan.file.file.parent_path();
   for (const auto* members : {&plan.ssds, &plan.logs}) {
     for (const PlannedMember& member : *members) {
-      const std::filesystem::path relative = member.path.lexically_relative(directory);
-      const bool inside = !relative.empty() && *relative.begin() != "..";
-      plan.file.members.push_back({member.name, inside ? relative.string() : member.path.string()});
+      plan.file.members.push_back({member.name, PathFor(plan.file, member.path)});
     }
   }
 }

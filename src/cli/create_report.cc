@@ -148,6 +148,8 @@ std::string PlanText(const CreatePlan& plan) {
     for (const PlannedMember& member : *members) {
       if (!member.holds.empty()) {
         Line(out, "destroys", fmt::format("{}: {}", member.path.string(), member.holds));
+      } else if (!member.make) {
+        Line(out, "empty", member.path.string());
       }
     }
   }

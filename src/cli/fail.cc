@@ -6,23 +6,65 @@
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/dry_run.h"
 #include "cli/member_name.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "frontend/status_json.h"
 
 namespace eplog::cli {
 namespace {
 
 constexpr char kVerb[] = "fail";
 
-int RunFail(const std::string& argument, const std::string& device) {
-  auto file = LoadArrayFile(argument);
+struct FailCommand {
+  std::string array;
+  std::string device;
+  bool dry_run = false;
+  bool json = false;
+};
+
+std::string PlanText(const ArrayFile& file, const Json& plan) {
+  const std::string name = plan.value("device", "");
+  const auto chunks = plan.value("chunks_losing_copy", uint64_t{0});
+  const auto commit = plan.value("commit_chunks", uint64_t{0});
+  std::vector<PlanNote> notes = {
+      {"copies", fmt::format("{} chunks on it would no longer count{}", chunks,
+                             chunks == 0 ? "" : "; their content stays in the others")}};
+  if (commit != 0) {
+    notes.push_back({"commit", fmt::format("{} chunks that its log protects, at once", commit)});
+  }
+  notes.push_back(
+      {"afterwards", fmt::format("what {} holds is stale: it could only come back as an "
+                                 "empty device, rebuilt as a whole",
+                                 name)});
+  return ChangePlanText(fmt::format("would fail {} of '{}'", name, file.name), plan, notes);
+}
+
+int DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
+  const auto plan = PlanChange(kVerb, file, {{"change", kVerb}, {"device", index}});
+  if (!plan.ok()) {
+    return ReportError(kVerb, plan.error());
+  }
+  if (command.json) {
+    PrintJson(*plan);
+  } else {
+    Print(PlanText(file, *plan));
+  }
+  return kDone;
+}
+
+int RunFail(const FailCommand& command) {
+  auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }
-  const auto index = MemberIndex(*file, device);
+  const auto index = MemberIndex(*file, command.device);
   if (!index.ok()) {
     return ReportError(kVerb, index.error());
+  }
+  if (command.dry_run) {
+    return DryRun(command, *file, *index);
   }
   const auto offline = [&](Session& session) -> Result<Json> {
     EPLOG_TRY(session.Run(session.array().FailDevice(*index, "failed by hand")));
@@ -36,22 +78,22 @@ int RunFail(const std::string& argument, const std::string& device) {
   Print(
       fmt::format("{} of '{}' is failed: what it holds does not count any more\nnext: eplog "
                   "replace {} {} NEW",
-                  name, file->name, ShellWord(argument), name));
+                  name, file->name, ShellWord(command.array), name));
   return kDone;
 }
 
 }  // namespace
 
 void AddFail(CLI::App& app, Run& run) {
-  auto argument = std::make_shared<std::string>();
-  auto device = std::make_shared<std::string>();
+  auto command = std::make_shared<FailCommand>();
   CLI::App* verb = app.add_subcommand(kVerb, "take a device out of the array, as if it had failed");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->add_option("DEVICE", *device, kDeviceHelp)->required();
-  verb->footer("Example:\n  eplog fail ./array ssd3");
-  verb->callback([argument, device, &run] {
-    run = [argument, device] { return RunFail(*argument, *device); };
-  });
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_option("DEVICE", command->device, kDeviceHelp)->required();
+  AddDryRun(*verb, command->dry_run, command->json);
+  verb->footer(
+      "Examples:\n  eplog fail ./array ssd3 --dry-run     what would be left of the redundancy\n"
+      "  eplog fail ./array ssd3");
+  verb->callback([command, &run] { run = [command] { return RunFail(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -3,26 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
+#include <tuple>
+
+#include "cli/probe.h"
 
 namespace eplog::cli {
 namespace {
 
-// In the engine's order: array.toml may list them in any.
-std::vector<std::string> NamesInOrder(const ArrayFile& file) {
-  std::vector<std::string> names;
+// What array.toml lists at least, where no superblock can be asked.
+Geometry Listed(const ArrayFile& file) {
+  Geometry geometry;
   for (const MemberPath& member : file.members) {
-    names.push_back(member.name);
+    uint32_t& count = member.name.starts_with("log") ? geometry.m : geometry.n;
+    count = std::max(count, static_cast<uint32_t>(std::stoul(member.name.substr(3))) + 1);
   }
-  const auto key = [](const std::string& name) {
-    return std::pair(name.starts_with("log"), std::stoul(name.substr(3)));
-  };
-  std::sort(names.begin(), names.end(),
-            [&](const std::string& a, const std::string& b) { return key(a) < key(b); });
-  return names;
+  return geometry;
+}
+
+Geometry ShapeOf(const ArrayFile& file) {
+  const auto geometry = GeometryOf(file);
+  return geometry.ok() ? *geometry : Listed(file);
 }
 
 }  // namespace
+
+Result<Geometry> GeometryOf(const ArrayFile& file) {
+  for (const MemberPath& member : file.members) {
+    const auto superblock = ReadSuperblock(file.Locate(member));
+    if (superblock.ok() && UuidToString(superblock->array_uuid) == file.uuid) {
+      return superblock->geometry;
+    }
+  }
+  return Fail(ErrorCode::kNotFound, "no member of '" + file.name + "' can be read");
+}
 
 Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
   std::string name(device);
@@ -31,17 +44,27 @@ Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
       name = member.name;
     }
   }
-  const std::vector<std::string> names = NamesInOrder(file);
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) {
-    return Fail(ErrorCode::kNotFound, fmt::format("'{}' has no member {}: there are {} to {}",
-                                                  file.name, name, names.front(), names.back()));
+  const Geometry geometry = ShapeOf(file);
+  for (uint8_t i = 0; i < geometry.devices(); ++i) {
+    if (geometry.DeviceName(DeviceIndex(i)) == name) {
+      return uint32_t{i};
+    }
   }
-  return static_cast<uint32_t>(found - names.begin());
+  const auto last = static_cast<uint8_t>(geometry.devices() - 1);
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("'{}' has no member {}: there are ssd0 to {}", file.name, name,
+                          geometry.DeviceName(DeviceIndex(last))));
 }
 
 std::string MemberName(const ArrayFile& file, uint32_t index) {
-  return NamesInOrder(file)[index];
+  return ShapeOf(file).DeviceName(DeviceIndex(static_cast<uint8_t>(index)));
+}
+
+bool MemberBefore(std::string_view a, std::string_view b) {
+  const auto key = [](std::string_view name) {
+    return std::tuple(name.starts_with("log"), name.size(), name);
+  };
+  return key(a) < key(b);
 }
 
 }  // namespace eplog::cli

@@ -7,14 +7,22 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "layout/geometry.h"
 
 namespace eplog::cli {
 
 inline constexpr char kDeviceHelp[] = "a member: ssd0 ..., log0 ..., or its path";
 
-// Its number as the engine counts: SSDs first. kNotFound says which there are.
+// From the superblock of any member that array.toml lists: kNotFound if none can be read.
+Result<Geometry> GeometryOf(const ArrayFile& file);
+
+// Its number as the engine counts: SSDs first. kNotFound says which there are. array.toml need not
+// list it: one that was missing when the file was written is not in it.
 Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device);
 // ssd3, log0
 std::string MemberName(const ArrayFile& file, uint32_t index);
+
+// SSDs before log devices, each by number.
+bool MemberBefore(std::string_view a, std::string_view b);
 
 }  // namespace eplog::cli

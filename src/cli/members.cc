@@ -80,7 +80,10 @@ std::vector<Device*> Members::Pointers() const {
 
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
                           const MemberOptions& options) {
-  auto device = FileDevice::Open(loop, path);
+  FileDeviceOptions device_options;
+  device_options.read_only = options.read_only;
+  device_options.lock = options.lock;
+  auto device = FileDevice::Open(loop, path, device_options);
   if (!device.ok()) {
     return Fail(std::move(device).error());
   }
@@ -91,12 +94,10 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
                             const MemberOptions& options) {
   EPLOG_TRY(CheckDistinct(array));
   Members members;
-  FileDeviceOptions device_options;
-  device_options.read_only = options.read_only;
   for (const MemberPath& member : array.members) {
-    auto device = FileDevice::Open(loop, array.Locate(member).string(), device_options);
+    auto device = OpenMember(loop, array.Locate(member).string(), options);
     if (device.ok()) {
-      members.opened.push_back(Wrap(loop, std::move(*device), options));
+      members.opened.push_back(std::move(*device));
       continue;
     }
     if (StopsOpening(device.error())) {

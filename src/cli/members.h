@@ -16,6 +16,7 @@ namespace eplog::cli {
 
 struct MemberOptions {
   bool read_only = false;
+  bool lock = true;  // without it others may be at work on the device: only to look at it
   // For crash tests: a volatile cache in the RAM of this process before every member, so that
   // killing it does what a power cut does; and flushes that are not passed on, so that the tests
   // can be seen to fail.
@@ -46,7 +47,7 @@ struct Members {
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
                             const MemberOptions& options);
 
-// One that is to become a member.
+// One device, with these options.
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path, const MemberOptions& options);
 
 }  // namespace eplog::cli

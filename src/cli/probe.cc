@@ -5,6 +5,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <array>
@@ -162,6 +163,14 @@ Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size
     return Fail(std::move(tail).error());
   }
   return std::string(AllZero(*head) && AllZero(*tail) ? "" : "data");
+}
+
+Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {
+  struct statvfs info = {};
+  if (::statvfs(directory.c_str(), &info) != 0) {
+    return FailErrno(errno, "cannot tell the free space of " + directory.string());
+  }
+  return uint64_t{info.f_bavail} * info.f_frsize;
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {

@@ -37,6 +37,9 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path);
 // "data"); empty if its beginning and end are all zero.
 Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes);
 
+// Free bytes of the file system that holds a directory.
+Result<uint64_t> FreeBytes(const std::filesystem::path& directory);
+
 // The newest of the two superblock copies that is whole. kNotFound: neither is there. Errors of
 // both copies are told apart as DecodeSuperblock does: a newer version or a damaged copy is not
 // `not found`.

@@ -1,19 +1,23 @@
 // eplog replace: another device takes the place of one that has failed or is missing.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/dry_run.h"
 #include "cli/member_name.h"
 #include "cli/probe.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "device/file_device.h"
+#include "frontend/status_json.h"
 
 namespace eplog::cli {
 namespace {
@@ -25,24 +29,29 @@ struct ReplaceCommand {
   std::string device;
   std::string path;
   bool force = false;
+  bool dry_run = false;
+  bool json = false;
 };
 
 // What the place needs, from the superblock of any member.
 Result<uint64_t> SizeNeeded(const ArrayFile& file, uint32_t index) {
-  for (const MemberPath& member : file.members) {
-    const auto superblock = ReadSuperblock(file.Locate(member));
-    if (superblock.ok() && UuidToString(superblock->array_uuid) == file.uuid) {
-      const Geometry& g = superblock->geometry;
-      return index >= g.n ? g.log_bytes() : g.ssd_bytes();
-    }
-  }
-  return Fail(ErrorCode::kNotFound, "no member of '" + file.name + "' can be read");
+  const auto geometry = GeometryOf(file);
+  EPLOG_TRY(geometry);
+  return index >= geometry->n ? geometry->log_bytes() : geometry->ssd_bytes();
 }
 
+struct NewDevice {
+  uint64_t size_bytes = 0;
+  std::string holds;  // empty: nothing
+  bool own = false;   // was a member of this array
+};
+
 // It must be nobody's, and empty unless that does not matter.
-Status CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool force) {
+Result<NewDevice> CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool force) {
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
+  NewDevice device;
+  device.size_bytes = probed->size_bytes;
   for (const MemberPath& member : file.members) {
     const auto identity = IdentifyDevice(file.Locate(member));
     const bool own = identity.ok() && *identity == probed->identity;
@@ -51,14 +60,16 @@ Status CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool f
                                                   "empty device",
                                                   path.string(), member.name));
     }
+    device.own = device.own || own;
   }
-  const auto content = FindContent(path, probed->size_bytes);
+  auto content = FindContent(path, probed->size_bytes);
   EPLOG_TRY(content);
-  if (!content->empty() && !force) {
+  device.holds = std::move(*content);
+  if (!device.holds.empty() && !force) {
     return Fail(ErrorCode::kExists,
-                fmt::format("{} holds {}; --force overwrites it", path.string(), *content));
+                fmt::format("{} holds {}; --force overwrites it", path.string(), device.holds));
   }
-  return OkStatus();
+  return device;
 }
 
 Status MakeFile(const std::filesystem::path& path, uint64_t bytes) {
@@ -74,10 +85,15 @@ Status MakeFile(const std::filesystem::path& path, uint64_t bytes) {
   return made;
 }
 
-// As in array.toml: relative to it where the device lies beside it.
-std::string PathFor(const ArrayFile& file, const std::filesystem::path& path) {
-  const std::filesystem::path directory = file.file.parent_path();
-  return path.parent_path() == directory ? path.filename().string() : path.string();
+// Where the file does not list the place, since nobody had it when it was written, it does now.
+void List(ArrayFile& file, const std::string& name, const std::filesystem::path& path) {
+  const auto listed = std::find_if(file.members.begin(), file.members.end(),
+                                   [&](const MemberPath& member) { return member.name == name; });
+  if (listed != file.members.end()) {
+    listed->path = PathFor(file, path);
+  } else {
+    file.members.push_back({name, PathFor(file, path)});
+  }
 }
 
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
@@ -99,13 +115,98 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   const Json request = {{"verb", kVerb}, {"device", index}, {"path", path.string()}};
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
-  const std::string name = MemberName(file, index);
-  for (MemberPath& member : file.members) {
-    if (member.name == name) {
-      member.path = PathFor(file, path);
+  List(file, MemberName(file, index), path);
+  return WriteArrayFile(file);
+}
+
+// ---- the dry run
+
+// Nobody else uses it: it could be opened as a member. Let go again at once.
+Status CheckFree(const std::filesystem::path& path) {
+  auto loop = IoUringLoop::Create();
+  if (!loop.ok()) {
+    return Fail(std::move(loop).error());
+  }
+  EPLOG_TRY(FileDevice::Open(**loop, path.string()));
+  return OkStatus();
+}
+
+// A file that is not there yet can be made.
+Status CheckRoom(const std::filesystem::path& path, uint64_t bytes) {
+  const auto room = FreeBytes(path.parent_path());
+  EPLOG_TRY(room);
+  if (*room < bytes) {
+    return Fail(ErrorCode::kNoSpace,
+                fmt::format("{} needs {}, but its file system has only {} free", path.string(),
+                            HumanBytes(bytes), HumanBytes(*room)));
+  }
+  return OkStatus();
+}
+
+Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
+                  const std::filesystem::path& path) {
+  NewDevice device;
+  std::error_code error;
+  const bool make = !std::filesystem::exists(path, error);
+  if (make) {
+    const auto bytes = SizeNeeded(file, index);
+    EPLOG_TRY(bytes);
+    EPLOG_TRY(CheckRoom(path, *bytes));
+    device.size_bytes = *bytes;
+  } else {
+    auto checked = CheckNew(file, path, command.force);
+    EPLOG_TRY(checked);
+    device = std::move(*checked);
+    if (!device.own || !FindServer(file)) {  // the serving process still holds what was a member
+      EPLOG_TRY(CheckFree(path));
     }
   }
-  return WriteArrayFile(file);
+  auto plan = PlanChange(kVerb, file,
+                         {{"change", kVerb},
+                          {"device", index},
+                          {"path", path.string()},
+                          {"size_bytes", device.size_bytes}});
+  EPLOG_TRY(plan);
+  Json& replacement = (*plan)["replacement"];
+  replacement["made"] = make;
+  replacement["destroys"] = device.holds.empty() ? Json() : Json(device.holds);
+  return plan;
+}
+
+std::string PlanText(const ArrayFile& file, const Json& plan) {
+  const Json& replacement = plan.at("replacement");
+  const std::string path = replacement.value("path", "");
+  const std::string size = HumanBytes(replacement.value("size_bytes", uint64_t{0}));
+  std::vector<PlanNote> notes;
+  if (replacement.value("made", false)) {
+    notes.push_back({"makes", fmt::format("{}, a file of {}", path, size)});
+  } else if (replacement["destroys"].is_string()) {
+    notes.push_back(
+        {"destroys", fmt::format("{}: {}", path, replacement["destroys"].get<std::string>())});
+  }
+  notes.push_back({"rebuilds", fmt::format("{} to be decoded from the others and written to it",
+                                           HumanBytes(plan.value("rebuild_bytes", uint64_t{0})))});
+  if (const auto commit = plan.value("commit_chunks", uint64_t{0}); commit != 0) {
+    notes.push_back({"commit", fmt::format("{} chunks before that", commit)});
+  }
+  notes.push_back({"meanwhile", "no more losses are survived than now"});
+  return ChangePlanText(fmt::format("would put {} in the place of {} of '{}'", path,
+                                    plan.value("device", ""), file.name),
+                        plan, notes);
+}
+
+int DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
+           const std::filesystem::path& path) {
+  const auto plan = Plan(command, file, index, path);
+  if (!plan.ok()) {
+    return ReportError(kVerb, plan.error());
+  }
+  if (command.json) {
+    PrintJson(*plan);
+  } else {
+    Print(PlanText(file, *plan));
+  }
+  return kDone;
 }
 
 int RunReplace(const ReplaceCommand& command) {
@@ -118,6 +219,9 @@ int RunReplace(const ReplaceCommand& command) {
     return ReportError(kVerb, index.error());
   }
   const std::filesystem::path path = ResolveParent(command.path);
+  if (command.dry_run) {
+    return DryRun(command, *file, *index, path);
+  }
   const bool served = FindServer(*file).has_value();
   const Status replaced = Replace(command, *file, *index, path);
   if (!replaced.ok()) {
@@ -140,7 +244,11 @@ void AddReplace(CLI::App& app, Run& run) {
   verb->add_option("NEW", command->path, "the new device; a file is made if nothing is there")
       ->required();
   verb->add_flag("--force", command->force, "overwrite what NEW holds");
-  verb->footer("Example:\n  eplog replace ./array ssd3 /dev/nvme4n1");
+  AddDryRun(*verb, command->dry_run, command->json);
+  verb->footer(
+      "Examples:\n  eplog replace ./array ssd3 /dev/nvme4n1\n"
+      "  eplog replace ./array ssd3 /dev/nvme4n1 --dry-run    what is to be rebuilt, and what it "
+      "holds now");
   verb->callback([command, &run] { run = [command] { return RunReplace(*command); }; });
 }
 

@@ -2,15 +2,18 @@
 // request.
 #include <fmt/format.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/dry_run.h"
 #include "cli/print_report.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "frontend/report_json.h"
+#include "frontend/status_json.h"
 
 namespace eplog::cli {
 namespace {
@@ -20,13 +23,54 @@ constexpr char kVerb[] = "scrub";
 struct ScrubCommand {
   std::string array;
   bool repair = false;
+  bool dry_run = false;
   bool json = false;
 };
+
+// When the last one ended, from the array's events; null if they do not say.
+Json LastScrub(const ArrayFile& file) {
+  Json last;
+  for (const char* suffix : {".1", ""}) {
+    std::ifstream in(EventsPath(file) + suffix, std::ios::binary);
+    for (std::string line; std::getline(in, line);) {
+      const Json event = Json::parse(line, nullptr, false);
+      if (event.is_object() && event.value("event", "") == "scrub_finished") {
+        last = {{"time", event.value("time", "")}, {"text", event.value("text", "")}};
+      }
+    }
+  }
+  return last;
+}
+
+int DryRun(const ScrubCommand& command, const ArrayFile& file) {
+  auto plan = PlanChange(kVerb, file, {{"change", kVerb}});
+  if (!plan.ok()) {
+    return ReportError(kVerb, plan.error());
+  }
+  (*plan)["last"] = LastScrub(file);
+  if (command.json) {
+    PrintJson(*plan);
+    return kDone;
+  }
+  const Json& last = plan->at("last");
+  Print(ChangePlanText(
+      fmt::format("would scrub '{}' and heal what is wrong", file.name), *plan,
+      {{"reads", HumanBytes(plan->value("read_bytes", uint64_t{0})) +
+                     ": every chunk, parity and log chunk, resting while there are requests"},
+       {"writes", "only what is wrong or unreadable, decoded from the others, to new places"},
+       {"last", last.is_object()
+                    ? fmt::format("{}: {}", last.value("time", ""), last.value("text", ""))
+                    : "unknown: eplog events tells of none"}}));
+  return kDone;
+}
 
 int RunScrub(const ScrubCommand& command) {
   auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
+  }
+  if (command.dry_run) {
+    return DryRun(command, *file);
   }
   ProgressBar bar(kVerb, command.repair ? "scrubbing and healing" : "scrubbing",
                   ProgressBar::Unit::kCount);
@@ -60,9 +104,15 @@ void AddScrub(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand(
       kVerb, "read and verify everything, mounted or not; exit status 3 if anything is wrong");
   verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_flag("--repair", command->repair, "write what is wrong anew, from redundancy");
+  CLI::Option* repair =
+      verb->add_flag("--repair", command->repair, "write what is wrong anew, from redundancy");
+  verb->add_flag(
+          "--dry-run", command->dry_run,
+          "with --repair: print what would be read and when that was done last; read nothing")
+      ->needs(repair);
   verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer("Example:\n  eplog scrub ./array --repair");
+  verb->footer(
+      "Examples:\n  eplog scrub ./array --repair\n  eplog scrub ./array --repair --dry-run");
   verb->callback([command, &run] { run = [command] { return RunScrub(*command); }; });
 }
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
-#include <set>
 #include <utility>
 
 #include "cli/console.h"
 #include "cli/mount_table.h"
-#include "cli/probe.h"
+#include "eplog/examine.h"
 #include "frontend/control.h"
 
 namespace eplog::cli {
@@ -24,23 +23,29 @@ namespace {
 
 // Told before the array is opened, since opening for writing leaves its mark on the devices. If the
 // members do not agree among themselves, that is for the engine to say.
-Status CheckUuid(const ArrayFile& file) {
-  std::set<std::string> found;
-  for (const MemberPath& member : file.members) {
-    const auto superblock = ReadSuperblock(file.Locate(member));
-    if (superblock.ok()) {
-      found.insert(UuidToString(superblock->array_uuid));
-    }
-  }
-  if (found.size() == 1 && *found.begin() != file.uuid) {
+Status CheckUuid(const ArrayFile& file, const Examination& found) {
+  if (found.arrays.size() == 1 && found.arrays.front().uuid != file.uuid) {
     return Fail(
         ErrorCode::kCorrupt,
         fmt::format(
             "{} names the array {}, but its members belong to {}; put the right members or the "
             "right uuid into it",
-            file.file.string(), file.uuid, *found.begin()));
+            file.file.string(), file.uuid, found.arrays.front().uuid));
   }
   return OkStatus();
+}
+
+// Those that are there, and that the array goes on without.
+void WarnOfLeftOut(std::string_view verb, const ArrayFile& file, const Examination& found) {
+  for (const ExaminedDevice& device : found.devices) {
+    for (const MemberPath& member : file.members) {
+      if (device.verdict != MemberVerdict::kPart &&
+          file.Locate(member).string() == device.device->name()) {
+        Warn(verb, fmt::format("{} ({}) is {} and left out: {}", member.name, device.device->name(),
+                               MemberVerdictName(device.verdict), device.why));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -63,7 +68,8 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   }
   session->options_ = options;
   session->members_ = std::move(*members);
-  EPLOG_TRY(CheckUuid(file));
+  const Examination found = session->Run(ExamineDevices(session->members_.Pointers()));
+  EPLOG_TRY(CheckUuid(file, found));
   for (const std::string& missing : session->members_.missing) {
     Warn(verb, missing);
   }
@@ -82,6 +88,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     return Fail(std::move(error));
   }
   session->array_ = std::move(*array);
+  WarnOfLeftOut(verb, file, found);
   return session;
 }
 
@@ -163,12 +170,20 @@ std::optional<Server> FindServer(const ArrayFile& file) {
   return server;
 }
 
+namespace {
+
+// `not found` may also be the server's answer about a volume.
+bool NobodyServes(const Result<Json>& answer, const ArrayFile& file) {
+  return !answer.ok() && answer.error().code == ErrorCode::kNotFound && !FindServer(file);
+}
+
+}  // namespace
+
 Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
                        const std::function<Result<Json>(Session&)>& offline,
                        const std::function<void(uint64_t, uint64_t)>& progress) {
   auto answer = AskServer(file, request, progress);
-  // `not found` may also be the server's answer about a volume.
-  if (answer.ok() || answer.error().code != ErrorCode::kNotFound || FindServer(file)) {
+  if (!NobodyServes(answer, file)) {
     return answer;
   }
   auto session = Session::Open(verb, file, MemberOptions{});
@@ -181,6 +196,21 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
     return Fail(std::move(closed).error());
   }
   return result;
+}
+
+Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
+                       const std::function<Result<Json>(Session&)>& look) {
+  auto answer = AskServer(file, request);
+  if (!NobodyServes(answer, file)) {
+    return answer;
+  }
+  MemberOptions options;
+  options.read_only = true;
+  auto session = Session::Open(verb, file, options);
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  return look(**session);
 }
 
 }  // namespace eplog::cli

@@ -79,5 +79,8 @@ std::optional<Server> FindServer(const ArrayFile& file);
 Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
                        const std::function<Result<Json>(Session&)>& offline,
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
+// The same for what only looks: the array is opened read-only.
+Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
+                       const std::function<Result<Json>(Session&)>& look);
 
 }  // namespace eplog::cli

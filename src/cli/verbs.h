@@ -12,6 +12,7 @@ namespace eplog::cli {
 using Run = std::function<int()>;
 
 void AddCreate(CLI::App& app, Run& run);
+void AddAssemble(CLI::App& app, Run& run);
 void AddMount(CLI::App& app, Run& run);
 void AddUmount(CLI::App& app, Run& run);
 void AddVolume(CLI::App& app, Run& run);

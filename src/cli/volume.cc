@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/dry_run.h"
 #include "cli/session.h"
 #include "cli/suggest.h"
 #include "cli/units.h"
@@ -42,17 +42,9 @@ Json ListToJson(const std::vector<VolumeInfo>& volumes) {
 
 // The volumes as the serving process or a read-only opening tells them.
 Result<Json> ListVolumes(std::string_view verb, const ArrayFile& file) {
-  auto served = AskServer(file, {{"verb", "volume-list"}});
-  if (served.ok() || served.error().code != ErrorCode::kNotFound) {
-    return served;
-  }
-  MemberOptions options;
-  options.read_only = true;
-  auto session = Session::Open(verb, file, options);
-  if (!session.ok()) {
-    return Fail(std::move(session).error());
-  }
-  return ListToJson((*session)->array().Volumes());
+  return AskOrLook(verb, file, {{"verb", "volume-list"}}, [](Session& session) -> Result<Json> {
+    return ListToJson(session.array().Volumes());
+  });
 }
 
 // A volume by name, or the error that names the nearest.
@@ -184,35 +176,26 @@ Status List(const VolumeCommand& command, const ArrayFile& file) {
   return OkStatus();
 }
 
-// What a resize or delete would do, as a document and for a person.
-void PrintPlan(const VolumeCommand& command, const Json& volume,
-               const std::optional<uint64_t>& new_size) {
+// What a resize would do, as a document and for a person.
+void PrintResize(const VolumeCommand& command, const Json& volume, uint64_t new_size) {
   const auto size = volume.value("size_bytes", uint64_t{0});
   const auto allocated = volume.value("allocated_bytes", uint64_t{0});
-  const uint64_t cut = new_size ? size - std::min(size, *new_size) : size;
+  const uint64_t cut = size - std::min(size, new_size);
   if (command.json) {
     PrintJson({{"dry_run", true},
                {"volume", volume},
-               {"new_size_bytes", new_size ? Json(*new_size) : Json(nullptr)},
+               {"new_size_bytes", new_size},
                {"cut_off_bytes", cut}});
     return;
   }
-  const std::string now = fmt::format("'{}' has {}, {} of it allocated", command.name,
-                                      HumanBytes(size), HumanBytes(allocated));
-  if (!new_size) {
-    Print(fmt::format(
-        "would delete, changing nothing now: {}; its data would be gone, redundancy stays as it is",
-        now));
-  } else {
-    Print(fmt::format(
-        "would resize, changing nothing now: {}; it would have {}{}, redundancy stays as it is",
-        now, HumanBytes(*new_size),
-        cut == 0 ? "" : fmt::format(", and the last {} would be gone", HumanBytes(cut))));
-  }
+  Print(fmt::format(
+      "would resize, changing nothing now: '{}' has {}, {} of it allocated; it would have {}{}, "
+      "redundancy stays as it is",
+      command.name, HumanBytes(size), HumanBytes(allocated), HumanBytes(new_size),
+      cut == 0 ? "" : fmt::format(", and the last {} would be gone", HumanBytes(cut))));
 }
 
-Status Plan(const VolumeCommand& command, const ArrayFile& file,
-            const std::optional<uint64_t>& new_size) {
+Status PlanResize(const VolumeCommand& command, const ArrayFile& file, uint64_t new_size) {
   const auto list = ListVolumes(kVerb, file);
   if (!list.ok()) {
     return Fail(list.error());
@@ -221,7 +204,25 @@ Status Plan(const VolumeCommand& command, const ArrayFile& file,
   if (!volume.ok()) {
     return Fail(volume.error());
   }
-  PrintPlan(command, *volume, new_size);
+  PrintResize(command, *volume, new_size);
+  return OkStatus();
+}
+
+Status PlanDelete(const VolumeCommand& command, const ArrayFile& file) {
+  EPLOG_TRY(CheckExists("volume delete", command, file, true));
+  auto plan =
+      PlanChange("volume delete", file, {{"change", "volume-delete"}, {"name", command.name}});
+  EPLOG_TRY(plan);
+  (*plan)["volume"]["open"] = false;  // else it would have been refused
+  if (command.json) {
+    PrintJson(*plan);
+    return OkStatus();
+  }
+  const auto size = plan->at("volume").value("size_bytes", uint64_t{0});
+  Print(ChangePlanText(
+      fmt::format("would delete the volume '{}' of '{}'", command.name, file.name), *plan,
+      {{"destroys", fmt::format("the data in it ({}); nobody has it open", HumanBytes(size))},
+       {"frees", HumanBytes(plan->value("freed_bytes", uint64_t{0})) + " for other volumes"}}));
   return OkStatus();
 }
 
@@ -231,7 +232,7 @@ Status Resize(const VolumeCommand& command, const ArrayFile& file) {
     return Fail(size.error());
   }
   if (command.dry_run) {
-    return Plan(command, file, *size);
+    return PlanResize(command, file, *size);
   }
   EPLOG_TRY(CheckExists("volume resize", command, file, true));
   const Json request = {{"verb", "volume-resize"}, {"name", command.name}, {"size_bytes", *size}};
@@ -253,7 +254,7 @@ Status Resize(const VolumeCommand& command, const ArrayFile& file) {
 
 Status Delete(const VolumeCommand& command, const ArrayFile& file) {
   if (command.dry_run) {
-    return Plan(command, file, std::nullopt);
+    return PlanDelete(command, file);
   }
   EPLOG_TRY(CheckExists("volume delete", command, file, true));
   const Json request = {{"verb", "volume-delete"}, {"name", command.name}};
@@ -310,14 +311,16 @@ void AddVolume(CLI::App& app, Run& run) {
     verb->add_option("SIZE", command->size, "64M, 10G, 1.5T")->required();
   }
   for (CLI::App* verb : {resize, remove}) {
-    verb->add_flag("--dry-run", command->dry_run, "print what would happen, change nothing");
-    verb->add_flag("--json", command->json, "with --dry-run: print one JSON document");
+    AddDryRun(*verb, command->dry_run, command->json);
   }
   list->add_flag("--json", command->json, kJsonHelp);
   create->footer("Example:\n  eplog volume create ./array data 10G");
   list->footer("Example:\n  eplog volume list ./array");
   resize->footer("Example:\n  eplog volume resize ./array data 20G");
-  remove->footer("Example:\n  eplog volume delete ./array data");
+  remove->footer(
+      "Examples:\n  eplog volume delete ./array data --dry-run    what would be gone, and what "
+      "room "
+      "comes back\n  eplog volume delete ./array data");
   Bind(create, command, run, Create);
   Bind(list, command, run, List);
   Bind(resize, command, run, Resize);

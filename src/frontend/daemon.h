@@ -38,7 +38,7 @@ struct ServeOptions {
 // A signal takes the mount away even from under open files, after writing back what the kernel
 // holds dirty for them; `umount` with open files is refused. Control verbs: status, commit,
 // checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, scrub,
-// inject, umount (docs of each: daemon_verbs.h).
+// plan, inject, umount (docs of each: daemon_verbs.h).
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);
 

@@ -4,43 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/arguments.h"
+#include "frontend/plan_json.h"
 #include "frontend/report_json.h"
 
 namespace eplog {
-namespace {
-
-Result<std::string> NameArgument(const Json& request) {
-  const auto found = request.find("name");
-  if (found == request.end() || !found->is_string()) {
-    return Fail(ErrorCode::kInvalidArgument, "the request lacks a volume's name");
-  }
-  return found->get<std::string>();
-}
-
-Result<uint64_t> SizeArgument(const Json& request) {
-  const auto found = request.find("size_bytes");
-  // A number with a sign or a fraction is no size.
-  if (found == request.end() || !found->is_number_unsigned()) {
-    return Fail(ErrorCode::kInvalidArgument, "the request lacks a size in bytes");
-  }
-  return found->get<uint64_t>();
-}
-
-// A member's number, SSDs first.
-Result<uint32_t> DeviceArgument(const Json& request) {
-  const auto found = request.find("device");
-  if (found == request.end() || !found->is_number_unsigned() ||
-      found->get<uint64_t>() >= UINT32_MAX) {
-    return Fail(ErrorCode::kInvalidArgument, "the request lacks the number of a device");
-  }
-  return found->get<uint32_t>();
-}
-
-tl::unexpected<Error> NoSuchVolume(const std::string& name) {
-  return Fail(ErrorCode::kNotFound, "no volume is called " + name);
-}
-
-}  // namespace
 
 DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
                          Devices devices)
@@ -69,6 +37,7 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"fail", &DaemonVerbs::FailDevice},
       {"replace", &DaemonVerbs::ReplaceDevice},
       {"scrub", &DaemonVerbs::Scrub},
+      {"plan", &DaemonVerbs::Plan},
       {"inject", &DaemonVerbs::InjectFaults},
   };
   for (const Entry& entry : kVerbs) {
@@ -158,6 +127,20 @@ Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
   Result<CheckReport> report = co_await scrubbing;
   EPLOG_CO_TRY(report);
   co_return ReportToJson(*report);
+}
+
+// As plan_json.h says. A verb of its own: a process that does not know it must not take a question
+// for an order.
+Task<Result<Json>> DaemonVerbs::Plan(Json request, ProgressSink /*progress*/) {
+  if (array_.GetStatus().read_only) {
+    co_return Fail(ErrorCode::kReadOnly, "the array is open read-only");
+  }
+  if (TextArgument(request, "change") == "volume-delete") {
+    Result<VolumeInfo> volume = MayDelete(request);
+    EPLOG_CO_TRY(volume);
+  }
+  Task<Result<Json>> planning = PlanAsJson(array_, std::move(request));
+  co_return co_await planning;
 }
 
 // {"device": N, "read_error_rate": R, "write_error_rate": R, "corrupt": N, "misdirect": N,
@@ -260,20 +243,26 @@ Task<Result<Json>> DaemonVerbs::ResizeVolume(Json request, ProgressSink /*progre
   co_return Json();
 }
 
-Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
-  Result<std::string> name = NameArgument(request);
-  EPLOG_CO_TRY(name);
+Result<VolumeInfo> DaemonVerbs::MayDelete(const Json& request) const {
+  const Result<std::string> name = NameArgument(request);
+  EPLOG_TRY(name);
   const std::optional<VolumeInfo> volume = array_.FindVolume(*name);
   if (!volume) {
-    co_return NoSuchVolume(*name);
+    return NoSuchVolume(*name);
   }
   if (fuse_.IsOpen(volume->id)) {
-    co_return Fail(ErrorCode::kBusy,
-                   "volume " + *name + " is open in " + fuse_.mountpoint() + ": close it first");
+    return Fail(ErrorCode::kBusy,
+                "volume " + *name + " is open in " + fuse_.mountpoint() + ": close it first");
   }
+  return *volume;
+}
+
+Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
+  Result<VolumeInfo> volume = MayDelete(request);
+  EPLOG_CO_TRY(volume);
   Status status = co_await array_.DeleteVolume(volume->id);
   EPLOG_CO_TRY(status);
-  Task<void> notify = fuse_.NotifyNameChanged(*name);
+  Task<void> notify = fuse_.NotifyNameChanged(volume->name);
   co_await notify;
   co_return Json();
 }

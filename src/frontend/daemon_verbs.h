@@ -1,16 +1,16 @@
 // The verbs that a serving process answers on its control socket. Requests are {"verb":NAME,
 // arguments...}:
 //
-//   status                                     the document of status_json.h
-//   commit                                     null; with progress; durable
-//   checkpoint                                 null; counts
-//   volume-create  name, size_bytes            {"id"}
-//   volume-list                                [{"name","id","size_bytes","allocated_bytes"}...],
-//   by name volume-resize  name, size_bytes            null; refused (invalid argument) beyond what
-//   a volume can be volume-delete  name                        null; busy while a file of the mount
-//   is open umount                                     null; when everything is durable and the
-//   array's devices are let go;
-//                                              busy, and nothing changed, while files are open
+//   status                            the document of status_json.h
+//   commit                            null; with progress; durable
+//   checkpoint                        null; counts
+//   volume-create  name, size_bytes   {"id"}
+//   volume-list                       [{"name","id","size_bytes","allocated_bytes"}...], by name
+//   volume-resize  name, size_bytes   null; invalid argument beyond what a volume can be
+//   volume-delete  name               null; busy while a file of the mount is open
+//   plan           change, ...        what it would do (plan_json.h); nothing is changed
+//   umount                            null; when everything is durable and the array's devices are
+//                                     let go; busy, and nothing changed, while files are open
 //
 // Changes of volumes are announced to the kernel before they are answered.
 #pragma once
@@ -61,6 +61,7 @@ class DaemonVerbs {
   Task<Result<Json>> FailDevice(Json request, ProgressSink progress);
   Task<Result<Json>> ReplaceDevice(Json request, ProgressSink progress);
   Task<Result<Json>> Scrub(Json request, ProgressSink progress);
+  Task<Result<Json>> Plan(Json request, ProgressSink progress);
   Task<Result<Json>> InjectFaults(Json request, ProgressSink progress);
   Task<Result<Json>> SetBuffers(Json request, ProgressSink progress);
   Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
@@ -68,6 +69,9 @@ class DaemonVerbs {
   Task<Result<Json>> ResizeVolume(Json request, ProgressSink progress);
   Task<Result<Json>> DeleteVolume(Json request, ProgressSink progress);
   Task<Result<Json>> Umount(Json request, ProgressSink progress);
+
+  // The volume that is named, if nobody has it open.
+  [[nodiscard]] Result<VolumeInfo> MayDelete(const Json& request) const;
 
   Array& array_;
   FuseServer& fuse_;

@@ -151,9 +151,13 @@ TEST_F(DaemonTest, VerbsWork) {
   EXPECT_EQ(list->dump(), R"([{"name":"v","id":1,"size_bytes":5000,"allocated_bytes":0}])");
   {
     const File open(mount_ + "/v", O_RDWR);
-    const Result<Json> busy = ControlRequest(socket_, {{"verb", "volume-delete"}, {"name", "v"}});
-    ASSERT_FALSE(busy.ok());
-    EXPECT_EQ(busy.error().code, ErrorCode::kBusy);
+    for (const Json& request :
+         {Json{{"verb", "volume-delete"}, {"name", "v"}},
+          Json{{"verb", "plan"}, {"change", "volume-delete"}, {"name", "v"}}}) {
+      const Result<Json> busy = ControlRequest(socket_, request);
+      ASSERT_FALSE(busy.ok());
+      EXPECT_EQ(busy.error().code, ErrorCode::kBusy);
+    }
   }
   bool deleted = false;  // the close is told to the daemon on its own time
   for (int i = 0; i < 100 && !deleted; ++i) {
@@ -175,6 +179,32 @@ TEST_F(DaemonTest, VerbsWork) {
                           Json{{"verb", "volume-create"}, {"name", 7}, {"size_bytes", 1}},
                           Json{{"verb", "volume-resize"}, {"name", "none"}, {"size_bytes", 1}},
                           Json{{"verb", "volume-delete"}, {"name", "none"}}}) {
+    const Result<Json> refused = ControlRequest(socket_, bad);
+    ASSERT_FALSE(refused.ok()) << bad.dump();
+    EXPECT_FALSE(refused.error().message.empty());
+  }
+}
+
+TEST_F(DaemonTest, PlansAreToldAndNothingIsDone) {
+  Start();
+  ASSERT_TRUE(
+      ControlRequest(socket_, {{"verb", "volume-create"}, {"name", "v"}, {"size_bytes", 5000}})
+          .ok());
+  const Result<Json> plan =
+      ControlRequest(socket_, {{"verb", "plan"}, {"change", "volume-delete"}, {"name", "v"}});
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ((*plan)["dry_run"], true);
+  EXPECT_EQ((*plan)["volume"]["size_bytes"], 5000);
+  EXPECT_EQ((*plan)["freed_bytes"], 1) << "the id of the volume, by the fake array";
+  EXPECT_TRUE(plan->contains("before") && plan->contains("after"));
+  EXPECT_EQ(::access((mount_ + "/v").c_str(), F_OK), 0);
+  EXPECT_TRUE(ControlRequest(socket_, {{"verb", "plan"}, {"change", "scrub"}}).ok());
+  for (const Json& bad :
+       {Json{{"verb", "plan"}}, Json{{"verb", "plan"}, {"change", 7}},
+        Json{{"verb", "plan"}, {"change", "none"}}, Json{{"verb", "plan"}, {"change", "fail"}},
+        Json{{"verb", "plan"}, {"change", "fail"}, {"device", 99}},
+        Json{{"verb", "plan"}, {"change", "replace"}, {"device", 0}, {"path", 7}},
+        Json{{"verb", "plan"}, {"change", "volume-delete"}, {"name", "none"}}}) {
     const Result<Json> refused = ControlRequest(socket_, bad);
     ASSERT_FALSE(refused.ok()) << bad.dump();
     EXPECT_FALSE(refused.error().message.empty());

@@ -1,0 +1,242 @@
+// eplog assemble: whose members these devices are, whether the array opens from them, and where it
+// lies, as an array.toml. The judgement is the engine's; nothing on the devices is changed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "cli/array_file.h"
+#include "cli/assemble_report.h"
+#include "cli/console.h"
+#include "cli/members.h"
+#include "cli/probe.h"
+#include "cli/verbs.h"
+#include "runtime/run_task.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "assemble";
+
+struct AssembleCommand {
+  std::vector<std::string> devices;
+  std::string out;
+  std::string uuid;
+  bool force = false;
+  bool json = false;
+};
+
+// The files of a directory that bear a superblock, or what may be left of one; by name.
+Status AddDirectory(const std::filesystem::path& directory,
+                    std::vector<std::filesystem::path>& paths) {
+  std::error_code error;
+  std::vector<std::filesystem::path> inside;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    std::error_code ignored;
+    const auto path = ResolveParent(entry.path());
+    const bool member = entry.is_regular_file(ignored) && [&] {
+      const auto superblock = ReadSuperblock(path);
+      return superblock.ok() || superblock.error().code != ErrorCode::kNotFound;
+    }();
+    if (member) {
+      inside.push_back(path);
+    }
+  }
+  if (error) {
+    return FailErrno(error.value(), "cannot look into " + directory.string());
+  }
+  std::sort(inside.begin(), inside.end());
+  paths.insert(paths.end(), inside.begin(), inside.end());
+  return OkStatus();
+}
+
+// Each device once, whatever paths lead to it.
+Result<std::vector<std::filesystem::path>> Gather(const std::vector<std::string>& given) {
+  std::vector<std::filesystem::path> all;
+  for (const std::string& typed : given) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(typed, ignored)) {
+      EPLOG_TRY(AddDirectory(typed, all));
+    } else {
+      all.push_back(ResolveParent(typed));
+    }
+  }
+  std::vector<std::filesystem::path> paths;
+  std::vector<DeviceIdentity> seen;
+  for (const auto& path : all) {
+    const auto identity = IdentifyDevice(path);
+    EPLOG_TRY(identity);
+    if (std::find(seen.begin(), seen.end(), *identity) == seen.end()) {
+      seen.push_back(*identity);
+      paths.push_back(path);
+    }
+  }
+  return paths;
+}
+
+// Looked at without a lock where somebody is at work on it.
+void Open(IoUringLoop& loop, const std::string& path, std::vector<Member>& opened,
+          AssembleFindings& findings) {
+  MemberOptions options;
+  options.read_only = true;
+  auto device = OpenMember(loop, path, options);
+  if (!device.ok() && device.error().code == ErrorCode::kBusy) {
+    findings.in_use.insert(path);
+    options.lock = false;
+    device = OpenMember(loop, path, options);
+  }
+  if (device.ok()) {
+    opened.push_back(std::move(*device));
+  } else {
+    findings.unopened.push_back({path, device.error().ToString()});
+  }
+}
+
+std::string ReadText(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+// Into a directory as its array.toml, else as the file itself.
+std::filesystem::path OutPath(const std::string& typed) {
+  std::error_code ignored;
+  const std::filesystem::path path = ResolveParent(typed);
+  return std::filesystem::is_directory(path, ignored) ? path / kArrayFileName : path;
+}
+
+// The path that was written, or that says the same already.
+Result<std::filesystem::path> WriteOut(const AssembleCommand& command,
+                                       const AssembleFindings& findings) {
+  const auto& arrays = findings.found.arrays;
+  if (findings.chosen == kNoArray) {
+    return Fail(ErrorCode::kInvalidArgument,
+                arrays.empty()
+                    ? "nothing written: no array was found"
+                    : fmt::format("nothing written: there are several arrays; --uuid {} "
+                                  "would choose '{}'",
+                                  arrays.front().uuid.substr(0, 8), arrays.front().name));
+  }
+  auto file = FileOf(findings, OutPath(command.out));
+  EPLOG_TRY(file);
+  if (!arrays[findings.chosen].opens() && (!command.force || file->members.empty())) {
+    return Fail(
+        ErrorCode::kTooManyFailures,
+        fmt::format("nothing written: '{}' cannot be opened from these; --force writes what "
+                    "there is",
+                    file->name));
+  }
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(std::filesystem::symlink_status(file->file, ignored));
+  if (there && ReadText(file->file) == FormatArrayFile(*file)) {
+    return file->file;
+  }
+  if (there && !command.force) {
+    return Fail(ErrorCode::kExists,
+                fmt::format("nothing written: {} says otherwise; --force overwrites it",
+                            file->file.string()));
+  }
+  EPLOG_TRY(WriteArrayFile(*file));
+  return file->file;
+}
+
+void PrintFindings(const Json& document) {
+  Print(FindingsText(document));
+  const Json& arrays = document["arrays"];
+  if (arrays.size() > 1 && arrays.front()["chosen"] == false) {
+    Print("several arrays: --uuid PREFIX chooses one of them");
+  }
+  if (document["file"].is_string()) {
+    const std::string file = document.value("file", "");
+    const std::filesystem::path path(file);
+    Print(fmt::format(
+        "written to {}\nnext: eplog mount {} DIR", file,
+        ShellWord(path.filename() == kArrayFileName ? path.parent_path().string() : file)));
+  }
+}
+
+int RunAssemble(const AssembleCommand& command) {
+  const auto paths = Gather(command.devices);
+  if (!paths.ok()) {
+    return ReportError(kVerb, paths.error());
+  }
+  std::vector<Member> opened;  // before the loop: what hangs is only let go when that is gone
+  auto loop = IoUringLoop::Create();
+  if (!loop.ok()) {
+    return ReportError(kVerb, loop.error());
+  }
+  AssembleFindings findings;
+  for (const auto& path : *paths) {
+    Open(**loop, path.string(), opened, findings);
+  }
+  std::vector<Device*> devices;
+  for (const Member& member : opened) {
+    devices.push_back(member.device.get());
+  }
+  findings.found = RunTask(**loop, ExamineDevices(devices));
+  const auto chosen = ChooseArray(findings.found, command.uuid);
+  if (!chosen.ok()) {
+    return ReportError(kVerb, chosen.error());
+  }
+  findings.chosen = *chosen;
+  Json document = FindingsToJson(findings);
+  document["file"] = nullptr;
+  Status written;
+  if (!command.out.empty()) {
+    auto file = WriteOut(command, findings);
+    if (file.ok()) {
+      document["file"] = file->string();
+    } else {
+      written = Fail(std::move(file).error());
+    }
+  }
+  if (command.json) {
+    PrintJson(document);
+  } else if (!document["devices"].empty()) {
+    PrintFindings(document);
+  }
+  if (!written.ok()) {
+    return ReportError(kVerb, written.error());
+  }
+  if (findings.found.arrays.empty()) {
+    return ReportError(
+        kVerb, Fail(ErrorCode::kNotFound, "no member of an array is among these devices").value());
+  }
+  return FindingsStatus(document);
+}
+
+}  // namespace
+
+void AddAssemble(CLI::App& app, Run& run) {
+  auto command = std::make_shared<AssembleCommand>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb,
+      "find an array's members among devices and say what is missing, stale or foreign; exit "
+      "status 3 if anything is, 1 if it cannot be opened");
+  verb->add_option("DEV", command->devices,
+                   "devices and files, and directories with member files in them")
+      ->required();
+  verb->add_option("-o,--output", command->out,
+                   "write the array.toml for the members that belong: a file, or a directory")
+      ->type_name("FILE");
+  verb->add_option("--uuid", command->uuid,
+                   "which array is meant, if there are several: how its UUID begins")
+      ->type_name("PREFIX");
+  verb->add_flag("--force", command->force,
+                 "with -o: overwrite another file, and write for an array that cannot be opened");
+  verb->add_flag("--json", command->json, kJsonHelp);
+  verb->footer(
+      "Examples:\n  eplog assemble /dev/sd[b-k]\n"
+      "  eplog assemble /mnt/old/array /mnt/shelf/ssd3 -o ./array.toml\n"
+      "Nothing on the devices is changed. Without --uuid the only array is meant, or the only one\n"
+      "that can be opened; devices of others are foreign to it.");
+  verb->callback([command, &run] { run = [command] { return RunAssemble(*command); }; });
+}
+
+}  // namespace eplog::cli

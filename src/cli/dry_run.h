@@ -1,0 +1,31 @@
+// --dry-run of verbs that change an array: the plan of a change, from the process that serves it
+// or, unmounted, from a read-only opening.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/array_file.h"
+#include "frontend/json.h"
+
+namespace eplog::cli {
+
+// Declares --dry-run, and --json with it.
+void AddDryRun(CLI::App& verb, bool& dry_run, bool& json);
+
+// `request` as plan_json.h says. The error is that with which the verb would be refused.
+Result<Json> PlanChange(std::string_view verb, const ArrayFile& file, Json request);
+
+// The plan for a person. Under the headline ("would fail ssd3 of 'a'") what changes, and then
+// `notes`, each a label and its text.
+struct PlanNote {
+  std::string label;
+  std::string text;
+};
+std::string ChangePlanText(const std::string& headline, const Json& plan,
+                           const std::vector<PlanNote>& notes);
+
+}  // namespace eplog::cli
