@@ -6,7 +6,7 @@ damage FILE FROM TO SHARE SEED       overwrites this share of the 4 KiB blocks o
 is STATUS EXPRESSION                 whether an expression over `d`, the document of eplog status, and `device(NAME)` is true
 judge STATUS EVENTS SEEN DEVICE...   only these devices may have errors, by the counters and by the events after the first
                                      SEEN, and every device must be ok; nothing may have been lost
-stall JSON... LIMIT                  the longest request of all these runs of fio, in milliseconds. Exit status 1: it is over the limit
+stall JSON... LIMIT                  the longest request of all these runs of fio, in milliseconds. Exit status 1: it is longer
 """
 import json
 import mmap
