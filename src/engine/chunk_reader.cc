@@ -45,8 +45,10 @@ void Pins::Release() {
   pins_.clear();
 }
 
-void ChunkReader::Blame(DeviceIndex device, const Error& error) {
-  if (error.code == ErrorCode::kCorrupt) {
+// While the array is being opened this looks at what was last written before a crash: torn writes
+// are no fault of their devices.
+void ChunkReader::Blame(DeviceIndex device) {
+  if (appender_ != nullptr) {
     core_.members.CountCorrupt(device);
   }
 }
@@ -76,7 +78,7 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
     error.message = "a chunk's checksum is wrong";
     error.device = ssd.value;
     error.offset_bytes = static_cast<int64_t>(offset);
-    Blame(ssd, error);
+    Blame(ssd);
     co_return Fail(std::move(error));
   }
   co_return OkStatus();
@@ -89,7 +91,7 @@ Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
   Status status = co_await read;
   EPLOG_CO_TRY(status);
   if (Crc32c(into) != crc) {
-    core_.members.CountCorrupt(log);
+    Blame(log);
     co_return Fail(ErrorCode::kCorrupt, "a log chunk's checksum is wrong");
   }
   co_return OkStatus();

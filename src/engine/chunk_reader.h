@@ -62,7 +62,7 @@ class ChunkReader {
   Task<Status> DecodeLatest(ChunkIndex chunk, std::span<std::byte> into);
   Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
   Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);
-  void Blame(DeviceIndex device, const Error& error);
+  void Blame(DeviceIndex device);
   void NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word);
 
   Core& core_;

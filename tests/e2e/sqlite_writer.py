@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Commits numbered rows to a database, and checks them.
 
-write DATABASE RECORD SEED JOURNAL MOUNT
-                                    transactions of one or several rows until killed or a call fails. RECORD, which lies outside the
+write DATABASE RECORD SEED JOURNAL MOUNT [PAUSE]
+                                    transactions of one or several rows until killed or a call fails, so many seconds between them. RECORD, which lies outside the
                                     array, gets the last number of a transaction once COMMIT has returned and the daemon
                                     that serves MOUNT was seen alive after that: fsync can return success when the daemon
                                     has just been killed (the file system's transaction failed, and it was too late to
@@ -17,6 +17,7 @@ import os
 import random
 import sqlite3
 import sys
+import time
 
 LOST = 42
 
@@ -35,7 +36,7 @@ def connect(path):
     return sqlite3.connect(path, isolation_level=None, timeout=30)
 
 
-def write(path, record_path, seed, journal, mountpoint):
+def write(path, record_path, seed, journal, mountpoint, pause="0"):
     rng = random.Random(seed)
     record = os.open(record_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     database = connect(path)
@@ -55,6 +56,7 @@ def write(path, record_path, seed, journal, mountpoint):
         database.execute("COMMIT")
         os.statvfs(mountpoint)  # answered by the daemon, or an error
         os.write(record, b"%d\n" % number)
+        time.sleep(float(pause))
 
 
 def lost(what):

@@ -142,6 +142,22 @@ TEST_F(Heal, ReadHealsWhatItMeets) {
   EXPECT_EQ(test_->array->GetStatus().devices[2].corrupt_chunks, corrupt);
 }
 
+// What was on its way when the array was killed may be whole, old or torn on any device.
+TEST_F(Heal, WhatACrashToreIsNobodysFault) {
+  for (const uint32_t device : {2U, kSsdCount}) {  // an SSD and a log device
+    SCOPED_TRACE(device);
+    SetUp();
+    for (uint64_t i = 0; i < 8; ++i) {
+      Write(i * kStripe + i % 4 * kChunk, 2 * kChunk);  // not flushed
+    }
+    test_->Kill();
+    Rot(device);
+    test_->Open();
+    EXPECT_EQ(test_->array->GetStatus().devices[device].corrupt_chunks, 0U);
+    ExpectContent("recovered");
+  }
+}
+
 TEST_F(Heal, UnreadableSectorIsHealedToAnotherSlot) {
   Fault fault;
   fault.kinds = MaskOf(RequestKind::kRead);
