@@ -149,9 +149,13 @@ Result<Superblock> NewerCopy(const Device& device, Result<Superblock> a, Result<
   return Fail(std::move(error));
 }
 
-}  // namespace
+// A device, and both copies of its superblock.
+struct Copies {
+  Device* device;
+  std::vector<Result<Superblock>> of;
+};
 
-Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful) {
+Task<Result<Copies>> ReadCopies(Device& device) {
   if (device.size_bytes() < kSuperblockAreaBytes) {
     co_return Fail(ErrorCode::kInvalidArgument,
                    device.name() + " is too small to be a member of an array; leave it out");
@@ -159,35 +163,90 @@ Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful) {
   BufferPool pool;
   Buffer buffer = pool.Get(kSuperblockCopyBytes);
   const iovec part{buffer.data(), kSuperblockCopyBytes};
-  std::vector<Result<Superblock>> copies;
+  Copies copies{&device, {}};
   for (const uint64_t offset : kSuperblockCopyOffset) {
     Task<Status> read = device.Read(offset, std::span(&part, 1));
     Status status = co_await read;
     if (status.ok()) {
-      copies.push_back(DecodeSuperblock(buffer.span()));
+      copies.of.push_back(DecodeSuperblock(buffer.span()));
     } else {
-      copies.push_back(Fail(std::move(status).error()));
+      copies.of.push_back(Fail(std::move(status).error()));
     }
   }
-  if (doubtful != nullptr) {
-    *doubtful = std::any_of(copies.begin(), copies.end(), [](const Result<Superblock>& copy) {
-      return !copy.ok() && CannotBeRead(copy.error().code);
-    });
+  co_return copies;
+}
+
+// One of them could not be read or is damaged: it may have been the newest.
+bool IsDoubtful(const Copies& copies) {
+  return std::any_of(copies.of.begin(), copies.of.end(), [](const Result<Superblock>& copy) {
+    return !copy.ok() && CannotBeRead(copy.error().code);
+  });
+}
+
+// Two members of one array in one place: one of the copies was meant for another device.
+bool NamesTwo(const Copies& copies) {
+  const Result<Superblock>& a = copies.of[0];
+  const Result<Superblock>& b = copies.of[1];
+  return a.ok() && b.ok() && a->array_uuid == b->array_uuid && a->device_uuid != b->device_uuid;
+}
+
+bool IsBorneByOthers(const Uuid& uuid, const std::vector<Copies>& all, const Copies& self) {
+  return std::any_of(all.begin(), all.end(), [&](const Copies& other) {
+    return other.device != self.device &&
+           std::any_of(other.of.begin(), other.of.end(), [&](const Result<Superblock>& copy) {
+             return copy.ok() && copy->device_uuid == uuid;
+           });
+  });
+}
+
+// Such a device is who nobody else is. Where that does not tell, it is not to be believed at all:
+// it would be written to as if it were the other.
+void DropStrays(std::vector<Copies>& all) {
+  const std::vector<Copies> found = all;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!NamesTwo(found[i])) {
+      continue;
+    }
+    const bool first = IsBorneByOthers(found[i].of[0]->device_uuid, found, found[i]);
+    const bool second = IsBorneByOthers(found[i].of[1]->device_uuid, found, found[i]);
+    const auto stray = [] { return Fail(ErrorCode::kCorrupt, "superblock: another member's"); };
+    if (first || !second) {
+      all[i].of[0] = stray();
+    }
+    if (second || !first) {
+      all[i].of[1] = stray();
+    }
   }
-  co_return NewerCopy(device, std::move(copies[0]), std::move(copies[1]));
+}
+
+}  // namespace
+
+Task<Result<Superblock>> ReadSuperblock(Device& device) {
+  Task<Result<Copies>> reading = ReadCopies(device);
+  Result<Copies> copies = co_await reading;
+  EPLOG_CO_TRY(copies);
+  co_return NewerCopy(device, std::move(copies->of[0]), std::move(copies->of[1]));
 }
 
 Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
-  std::vector<Found> found;
+  std::vector<Copies> read;
   for (Device* device : devices) {
-    bool doubtful = false;
-    Task<Result<Superblock>> reading = ReadSuperblock(*device, &doubtful);
-    Result<Superblock> superblock = co_await reading;
+    Task<Result<Copies>> reading = ReadCopies(*device);
+    Result<Copies> copies = co_await reading;
+    EPLOG_CO_TRY(copies);
+    read.push_back(std::move(*copies));
+  }
+  DropStrays(read);
+  std::vector<Found> found;
+  for (Copies& copies : read) {
+    const bool doubtful = IsDoubtful(copies);
+    Result<Superblock> superblock =
+        NewerCopy(*copies.device, std::move(copies.of[0]), std::move(copies.of[1]));
     if (!superblock.ok() && CannotBeRead(superblock.error().code)) {
       continue;  // counts as missing
     }
     EPLOG_CO_TRY(superblock);
-    found.push_back({device, std::move(*superblock), doubtful});
+    found.push_back({copies.device, std::move(*superblock), doubtful});
   }
   if (found.empty()) {
     co_return Fail(ErrorCode::kTooManyFailures, "no member of the array is there");

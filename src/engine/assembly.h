@@ -26,8 +26,7 @@ struct Assembly {
 // a newer format; more than m devices missing or stale.
 Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary);
 
-// The newest valid copy on one device. `doubtful`, if given, says whether the other one could not
-// be read or is damaged: then that may have been the newest.
-Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful = nullptr);
+// The newest valid copy on one device.
+Task<Result<Superblock>> ReadSuperblock(Device& device);
 
 }  // namespace eplog

@@ -23,6 +23,17 @@ constexpr uint64_t kSsdBytes = uint64_t{1536} << 10;
 constexpr uint64_t kLogBytes = uint64_t{576} << 10;
 constexpr DeviceDelays kDelays = {.read_us = 50, .write_us = 40, .flush_us = 200};
 
+constexpr uint32_t kUnlucky = 1;  // the SSD that is lost, or replaced
+
+// A device of the array: what a power cut leaves lies in memory.
+struct Machine {
+  Machine(VirtualLoop& loop, const std::string& name, uint64_t size_bytes)
+      : memory(name, size_bytes), cache(loop, memory), delayed(loop, cache, kDelays) {}
+  MemoryDevice memory;
+  VolatileCacheDevice cache;
+  DelayDevice delayed;
+};
+
 // A volume as it was written.
 struct Model {
   VolumeId id;
@@ -39,10 +50,8 @@ class Builder {
     for (uint32_t i = 0; i < shape.n + shape.m; ++i) {
       const bool log = i >= shape.n;
       base_.names.push_back((log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i));
-      memory_.push_back(
-          std::make_unique<MemoryDevice>(base_.names.back(), log ? kLogBytes : kSsdBytes));
-      caches_.push_back(std::make_unique<VolatileCacheDevice>(loop_, *memory_.back()));
-      devices_.push_back(std::make_unique<DelayDevice>(loop_, *caches_.back(), kDelays));
+      machines_.push_back(
+          std::make_unique<Machine>(loop_, base_.names.back(), log ? kLogBytes : kSsdBytes));
     }
   }
 
@@ -66,8 +75,8 @@ class Builder {
   }
   std::vector<Device*> Devices() {
     std::vector<Device*> all;
-    for (auto& device : devices_) {
-      all.push_back(device.get());
+    for (auto& machine : machines_) {
+      all.push_back(&machine->delayed);
     }
     return all;
   }
@@ -78,8 +87,10 @@ class Builder {
   void FirstLife();
   void SecondLife();
   void LastLife();
+  void LoseOne();
   void StrayWrites();
 
+  void Sleep(uint64_t us);
   void AddVolume(const std::string& name, uint64_t size_bytes);
   void Write(Model& volume, uint64_t offset_bytes, uint64_t length_bytes);
   void Trim(Model& volume, uint64_t offset_bytes, uint64_t length_bytes, TrimMode mode);
@@ -101,9 +112,8 @@ class Builder {
   Canary canary_;
   EngineHooks hooks_;
   VirtualLoop loop_;
-  std::vector<std::unique_ptr<MemoryDevice>> memory_;
-  std::vector<std::unique_ptr<VolatileCacheDevice>> caches_;
-  std::vector<std::unique_ptr<DelayDevice>> devices_;
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::unique_ptr<Machine> retired_;
   std::vector<std::vector<Bytes>> remembered_;  // images of all devices, oldest first
   std::unique_ptr<Array> array_;
   std::map<std::string, Model> volumes_;
@@ -117,6 +127,7 @@ void Builder::Create() {
   options.name = "damaged";
   options.parity = base_.shape.m;
   options.chunk_bytes = kChunkBytes;
+  options.journal = base_.shape.journal;
   options.entropy = ++entropy_;
   MustRun(Array::Create(loop_, {all.begin(), all.begin() + ssds}, {all.begin() + ssds, all.end()},
                         options));
@@ -136,10 +147,9 @@ void Builder::Open() {
 void Builder::Kill(bool power_cut) {
   loop_.Abort();
   array_.reset();
-  // The devices' own parts die with the loop's tasks; what they hold stays.
-  for (auto& cache : caches_) {
+  for (auto& machine : machines_) {
     if (power_cut && !random_.OneIn(3)) {
-      cache->DropCache();
+      machine->cache.DropCache();
     }
   }
 }
@@ -247,6 +257,9 @@ void Builder::LastLife() {
   AddVolume("c", 3 * stripe_bytes());
   Updates(20);
   MustRun(array_->Commit(Progress()));
+  if (base_.shape.past != Past::kWhole) {
+    LoseOne();
+  }
   Updates(10);
   Remember();
   MustRun(array_->Checkpoint(CheckpointKind::kIncremental));
@@ -268,6 +281,23 @@ void Builder::LastLife() {
   Updates(4);
   StrayWrites();
   Kill(base_.shape.end == End::kPowerCut);
+}
+
+void Builder::LoseOne() {
+  MustRun(array_->FailDevice(kUnlucky, "to be missed"));
+  Updates(5);
+  if (base_.shape.past == Past::kLost) {
+    return;
+  }
+  retired_ = std::exchange(machines_[kUnlucky],
+                           std::make_unique<Machine>(loop_, base_.names[kUnlucky], kSsdBytes));
+  for (std::vector<Bytes>& images : remembered_) {
+    images[kUnlucky] = Bytes(kSsdBytes);  // of another piece of hardware
+  }
+  MustRun(array_->ReplaceDevice(kUnlucky, machines_[kUnlucky]->delayed));
+  while (array_->GetStatus().devices[kUnlucky].state != DeviceState::kOk) {
+    Sleep(100'000);
+  }
 }
 
 // Several at once, which the crash meets somewhere on their way. No two of the same chunk.
@@ -299,29 +329,33 @@ void Builder::StrayWrites() {
     Task<Status> committing = array.Commit(Progress());
     static_cast<void>(co_await committing);
   }(*array_));
-  MustRun([](EventLoop& loop, uint64_t us) -> Task<Status> {
-    co_await loop.Sleep(us);
+  Sleep(random_.Below(600));
+}
+
+void Builder::Sleep(uint64_t us) {
+  MustRun([](EventLoop& loop, uint64_t time) -> Task<Status> {
+    co_await loop.Sleep(time);
     co_return OkStatus();
-  }(loop_, random_.Below(600)));
+  }(loop_, us));
 }
 
 Bytes Builder::Visible(size_t device) {
   BufferPool pool;
-  const Buffer all = pool.Get(memory_[device]->size_bytes());
+  const Buffer all = pool.Get(machines_[device]->memory.size_bytes());
   const iovec part{all.data(), all.size()};
-  MustRun(caches_[device]->Read(0, std::span(&part, 1)));
+  MustRun(machines_[device]->cache.Read(0, std::span(&part, 1)));
   return {all.data(), all.data() + all.size()};
 }
 
 void Builder::Remember() {
   std::vector<Bytes>& images = remembered_.emplace_back();
-  for (size_t i = 0; i < memory_.size(); ++i) {
+  for (size_t i = 0; i < machines_.size(); ++i) {
     images.push_back(Visible(i));
   }
 }
 
 void Builder::Keep() {
-  for (size_t i = 0; i < memory_.size(); ++i) {
+  for (size_t i = 0; i < machines_.size(); ++i) {
     base_.devices.push_back(Visible(i));
     const Bytes& last = base_.devices.back();
     for (const std::vector<Bytes>& images : remembered_) {

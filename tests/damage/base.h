@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/hooks.h"
+#include "eplog/options.h"
 #include "layout/geometry.h"
 #include "tests/damage/image.h"
 
@@ -20,11 +21,16 @@ enum class End : uint8_t {
   kPowerCut,  // what was not flushed is gone, on some devices
 };
 
+// What has become of one of its SSDs.
+enum class Past : uint8_t { kWhole, kLost, kReplaced };
+
 struct BaseShape {
   const char* name;
   uint32_t n;
   uint32_t m;
   End end;
+  Past past = Past::kWhole;
+  JournalMode journal = JournalMode::kFull;
 };
 
 // What a chunk of a volume may hold: one content, or more where what was written was not flushed.
@@ -39,7 +45,7 @@ struct Base {
   BaseShape shape{};
   Geometry geometry;
   std::vector<std::string> names;  // of the devices
-  std::vector<Bytes> devices;      // SSDs first
+  std::vector<Bytes> devices;      // SSDs first; one that was lost as it was then
   // By device and block: what was there before, newest last, and differs.
   std::vector<std::map<uint64_t, std::vector<Bytes>>> older;
   std::map<std::string, BaseVolume> volumes;

@@ -120,15 +120,18 @@ Damage Picker::Pick(Random& random, unsigned areas, uint64_t spared) const {
   Damage damage;
   while (true) {
     damage.area = static_cast<Area>(random.Below(kAreas));
-    damage.kind = static_cast<Kind>(random.Below(kKinds));
-    damage.device = random.Below(base_.devices.size());
-    const auto& blocks = written_[damage.device][static_cast<size_t>(damage.area)];
-    if ((areas >> static_cast<unsigned>(damage.area) & 1) == 0 ||
-        (spared >> damage.device & 1) != 0 || blocks.empty()) {
+    if ((areas >> static_cast<unsigned>(damage.area) & 1) == 0) {
       continue;
     }
-    damage.block = blocks[random.Below(blocks.size())];
-    if (Source(random, damage)) {
+    // On any device that has such an area.
+    const std::vector<uint64_t>* blocks = nullptr;
+    do {
+      damage.device = random.Below(base_.devices.size());
+      blocks = &written_[damage.device][static_cast<size_t>(damage.area)];
+    } while (blocks->empty());
+    damage.block = (*blocks)[random.Below(blocks->size())];
+    damage.kind = static_cast<Kind>(random.Below(kKinds));
+    if ((spared >> damage.device & 1) == 0 && Source(random, damage)) {
       return damage;
     }
   }

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/buffer.h"
+#include "base/random.h"
+#include "engine/hooks.h"
 
 namespace eplog::damage {
 namespace {
@@ -18,17 +20,20 @@ constexpr uint64_t kPatienceUs = uint64_t{600} * 1'000'000;  // of virtual time,
 class Judging {
  public:
   Judging(const Base& base, std::vector<ImageDevice>& devices, uint64_t entropy)
-      : base_(base), devices_(devices), entropy_(entropy) {
+      : base_(base), devices_(devices), entropy_(entropy), random_(entropy) {
     for (const auto& [name, volume] : base.volumes) {
       settled_[name].resize(volume.chunks.size());
     }
   }
   ~Judging() { Drop(); }
 
-  // True if it opened.
+  // True if it opened, and nothing was wrong.
   bool Look();
   bool OpenAndScrub();
-  void OpenAgainAndCheck();
+  bool OpenAgainAndCheck();
+  // As many as the array was told that it may lose.
+  void LoseAndLook();
+  Verdict Finish();
 
   Verdict verdict;
 
@@ -66,6 +71,10 @@ class Judging {
   const Base& base_;
   std::vector<ImageDevice>& devices_;
   uint64_t entropy_;
+  Random random_;
+  EngineHooks hooks_;
+  uint64_t left_out_ = 0;     // devices that are not given
+  std::vector<size_t> good_;  // those that are ok when all is mended
   VirtualLoop loop_;
   BufferPool pool_;
   std::unique_ptr<Array> array_;
@@ -82,10 +91,13 @@ bool NamesSomething(const std::string& message) {
 
 bool Judging::Open(bool read_only, const char* when) {
   std::vector<Device*> all;
-  for (ImageDevice& device : devices_) {
-    all.push_back(&device);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if ((left_out_ >> i & 1) == 0) {
+      all.push_back(&devices_[i]);
+    }
   }
   OpenOptions options;
+  options.hooks = &hooks_;
   options.entropy = ++entropy_;
   options.read_only = read_only;
   auto opened = Run(Array::Open(loop_, all, options));
@@ -167,9 +179,12 @@ bool Judging::OpenAndScrub() {
     return false;
   }
   const ArrayStatus status = array_->GetStatus();
-  verdict.degraded =
-      std::any_of(status.devices.begin(), status.devices.end(),
-                  [](const DeviceStatus& device) { return device.state != DeviceState::kOk; });
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    if (status.devices[i].state == DeviceState::kOk) {
+      good_.push_back(i);
+    }
+  }
+  verdict.degraded = good_.size() + (base_.shape.past == Past::kLost ? 1 : 0) < devices_.size();
   if (!Content("opened")) {
     return false;
   }
@@ -185,43 +200,68 @@ bool Judging::OpenAndScrub() {
       return Wrong(std::string(when) + ": " + (*report)->findings.front().Text());
     }
   }
+  // What scrubbing does not look at: the journal and the metadata.
+  const auto renewed = Run(array_->Checkpoint(CheckpointKind::kFull));
+  if (!renewed || !renewed->ok()) {
+    return Wrong("checkpoint: " + (renewed ? renewed->error().ToString() : "does not end"));
+  }
   return Content("scrubbed") && Close("scrubbed");
 }
 
-void Judging::OpenAgainAndCheck() {
+bool Judging::OpenAgainAndCheck() {
   if (!Open(true, "opened again")) {
-    Wrong("opened again: " + verdict.refusal);
-    return;
+    return Wrong("opened again: " + verdict.refusal);
   }
   const auto report = Run(array_->Check(Progress()));
   if (!report || !report->ok()) {
-    Wrong("check: " + (report ? report->error().ToString() : "does not end"));
-    return;
+    return Wrong("check: " + (report ? report->error().ToString() : "does not end"));
   }
   if ((*report)->problems_found != 0) {
-    Wrong("check: " + (*report)->findings.front().Text());
+    return Wrong("check: " + (*report)->findings.front().Text());
+  }
+  return Content("checked") && Close("checked");
+}
+
+void Judging::LoseAndLook() {
+  const size_t missing = devices_.size() - good_.size();
+  for (size_t losses = base_.shape.m - missing; losses != 0; --losses) {
+    const size_t at = random_.Below(good_.size());
+    left_out_ |= uint64_t{1} << good_[at];
+    good_.erase(good_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  if (!Open(true, "with others lost")) {
+    Wrong("with others lost: " + verdict.refusal);
     return;
   }
-  static_cast<void>(Content("checked") && Close("checked"));
+  static_cast<void>(Content("with others lost") && Close("with others lost"));
+}
+
+Verdict Judging::Finish() {
+  Drop();  // what it counted is told at its end
+  verdict.decoded_chunks = hooks_.decoded_chunks;
+  verdict.recovery_repairs = hooks_.recovery_repairs;
+  verdict.recovery_cuts = hooks_.recovery_cut_entries;
+  return verdict;
 }
 
 }  // namespace
 
-Verdict Judge(const Base& base, std::vector<ImageDevice>& devices, uint64_t entropy, bool look) {
-  Judging judging(base, devices, entropy);
-  bool good = !look || judging.Look();
-  const std::string refused_look = std::exchange(judging.verdict.refusal, {});
-  if (judging.verdict.wrong.empty()) {
-    good = judging.OpenAndScrub();
-    if (look && refused_look.empty() != judging.verdict.refusal.empty()) {
-      judging.verdict.wrong =
-          "opens read-only or for writing, not both: " + refused_look + judging.verdict.refusal;
-    }
+Verdict Judge(const Base& base, std::vector<ImageDevice>& devices, const JudgeOptions& options) {
+  Judging judging(base, devices, options.entropy);
+  Verdict& verdict = judging.verdict;
+  const bool looked = options.look && judging.Look();
+  const std::string refused_look = std::exchange(verdict.refusal, {});
+  if (!verdict.wrong.empty()) {
+    return judging.Finish();
   }
-  if (good) {
-    judging.OpenAgainAndCheck();
+  const bool opened = judging.OpenAndScrub();
+  if (options.look && looked != verdict.refusal.empty() && verdict.wrong.empty()) {
+    verdict.wrong = "opens read-only or for writing, not both: " + refused_look + verdict.refusal;
   }
-  return judging.verdict;
+  if (opened && judging.OpenAgainAndCheck() && options.lose) {
+    judging.LoseAndLook();
+  }
+  return judging.Finish();
 }
 
 }  // namespace eplog::damage
