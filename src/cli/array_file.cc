@@ -20,6 +20,14 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
 constexpr size_t kMaxNameBytes = 63;  // as in the superblock
 
+// Messages quote what is in the file: nothing in it may end their line or steer a terminal.
+std::string OneLine(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }, ' ');
+  return text;
+}
+
 // Collects the first complaint; everything after it is skipped.
 class Reader {
  public:
@@ -30,9 +38,9 @@ class Reader {
   }
   tl::unexpected<Error> Complain(const toml::source_region& where, const std::string& what) const {
     const auto line = where.begin.line;
-    return Fail(ErrorCode::kCorrupt, line == 0
-                                         ? fmt::format("{}: {}", file_.string(), what)
-                                         : fmt::format("{}:{}: {}", file_.string(), line, what));
+    const std::string place =
+        line == 0 ? file_.string() : fmt::format("{}:{}", file_.string(), line);
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", place, OneLine(what)));
   }
 
   // Every key of `table` must be one of `known`.
@@ -250,10 +258,9 @@ Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::p
     const toml::table root = toml::parse(text, file.string());
     return ReadArray(root, file);
   } catch (const toml::parse_error& error) {
-    std::string what(error.description());
-    std::replace(what.begin(), what.end(), '\n', ' ');
     return Fail(ErrorCode::kCorrupt,
-                fmt::format("{}:{}: {}", file.string(), error.source().begin.line, what));
+                fmt::format("{}:{}: {}", file.string(), error.source().begin.line,
+                            OneLine(std::string(error.description()))));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "engine/hooks.h"
+#include "engine/superblock_copies.h"
 #include "format/superblock.h"
 #include "runtime/task.h"
 
@@ -19,20 +20,40 @@ struct Assembly {
   std::vector<Device*> devices;        // by index; null where missing or stale
   std::vector<bool> stale;             // present, but not to be trusted
   std::vector<std::string> why_stale;  // then: "PATH: why"
-  std::vector<uint64_t> generations;   // of each trusted member's newest superblock
-  uint64_t highest_epoch = 0;          // highest epoch number seen anywhere
+  // Stale, and the member itself, not one that it replaced; with its newest superblock's
+  // generation.
+  struct Away {
+    Device* device = nullptr;
+    uint64_t generation = 0;
+  };
+  std::vector<Away> away;
+  std::string beyond;                 // why it may only be opened by force; else empty
+  std::vector<uint64_t> generations;  // of each trusted member's newest superblock
+  uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
-// a newer format; more than m devices missing or stale.
-Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary);
+// a newer format; more than m devices missing or stale. With `force` the last is told in `beyond`
+// instead.
+Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, bool force = false);
 
-struct SuperblockCopies {
-  uint32_t whole = 0;     // of the two
-  bool doubtful = false;  // one could not be read or is damaged: it may have been the newest
+// ---- its steps, also for those who explain instead of opening
+
+struct FoundMember {
+  Device* device = nullptr;
+  Superblock superblock;
+  bool doubtful = false;  // a copy of its superblock is damaged, which may have been the newest
+  size_t at = 0;          // among the devices that were given
 };
 
-// The newest valid copy on one device.
-Task<Result<Superblock>> ReadSuperblock(Device& device, SuperblockCopies* copies = nullptr);
+// Which epoch counts, and who belongs to it. Of devices of one array, each another member. Who
+// cannot be judged is taken out of `found` and counts as missing.
+Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary);
+// kTooManyFailures if more than m are missing or stale, naming them.
+Status CheckEnough(const Assembly& assembly);
+// Why a device cannot hold what its superblock says; empty if it can.
+std::string WhyTruncated(const FoundMember& item);
+// Why the epoch that counts goes on without a device; empty if it does not.
+std::string WhyStale(const Superblock& winner, const Superblock& its);
 
 }  // namespace eplog

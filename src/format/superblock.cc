@@ -3,6 +3,7 @@
 #include "format/superblock.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/check.h"
@@ -114,6 +115,14 @@ Status LoadName(const SuperblockBytes& from, Superblock& to) {
   return OkStatus();
 }
 
+// Everything else is as this version writes it: no other one has been here.
+bool OnlyVersionIsWrong(std::span<const std::byte> in, uint32_t crc) {
+  std::array<std::byte, kSuperblockCopyBytes> bytes{};
+  std::copy(in.begin(), in.end(), bytes.begin());
+  StoreLe(bytes.data() + offsetof(SuperblockBytes, version), kFormatVersion);
+  return wire::CrcAround(bytes, offsetof(SuperblockBytes, crc)) == crc;
+}
+
 }  // namespace
 
 void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out) {
@@ -157,6 +166,9 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   }
   // Before the CRC: a newer format may protect itself otherwise.
   if (from.version > kFormatVersion) {
+    if (OnlyVersionIsWrong(in, from.crc)) {
+      return Wrong("its version is damaged");
+    }
     return Fail(ErrorCode::kUnsupported, "written by a newer version of eplog (format " +
                                              std::to_string(from.version) + ", this one knows " +
                                              std::to_string(kFormatVersion) + ")");

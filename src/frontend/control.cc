@@ -99,7 +99,7 @@ class ControlServer::Impl {
     int fd = -1;
     bool answering = false;  // a request was read and its answer has not left
     bool broken = false;     // the peer is gone
-    std::string in;
+    ControlLines in;
     std::string out;  // what the socket did not take yet
   };
 
@@ -181,23 +181,19 @@ Task<void> ControlServer::Impl::Serve(Connection& connection) {
 // False: the peer is done, or sent a line that nobody should.
 Task<bool> ControlServer::Impl::ReadLine(Connection& connection, std::string& line) {
   std::array<char, 4096> chunk{};
-  size_t searched = 0;
   while (true) {
-    const size_t end = connection.in.find('\n', searched);
-    if (end != std::string::npos) {
-      line = connection.in.substr(0, end);
-      connection.in.erase(0, end + 1);
+    if (std::optional<std::string> next = connection.in.Next()) {
+      line = std::move(*next);
       co_return true;
     }
-    searched = connection.in.size();
-    if (searched > kMaxControlLineBytes) {
+    if (connection.in.too_long()) {
       connection.out += ErrorLine({ErrorCode::kInvalidArgument, "the request is too long"});
       SendSome(connection);
       co_return false;
     }
     const ssize_t n = ::recv(connection.fd, chunk.data(), chunk.size(), 0);
     if (n > 0) {
-      connection.in.append(chunk.data(), static_cast<size_t>(n));
+      connection.in.Add({chunk.data(), static_cast<size_t>(n)});
       continue;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -208,17 +204,16 @@ Task<bool> ControlServer::Impl::ReadLine(Connection& connection, std::string& li
 }
 
 Task<void> ControlServer::Impl::Answer(Connection& connection, std::string line) {
-  Json request = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const bool valid = request.is_object() && request.contains("verb") && request["verb"].is_string();
-  if (!valid) {
-    connection.out += ErrorLine({ErrorCode::kInvalidArgument, "not a request: {\"verb\":...}"});
+  Result<Json> request = DecodeControlRequest(line);
+  if (!request.ok()) {
+    connection.out += ErrorLine(request.error());
     SendSome(connection);
     connection.broken = true;  // what follows is no better
     co_return;
   }
   Connection* to = &connection;
   ProgressSink sink = [to](uint64_t done, uint64_t total) { SendProgress(*to, done, total); };
-  Task<Result<Json>> task = handler_(std::move(request), std::move(sink));
+  Task<Result<Json>> task = handler_(std::move(*request), std::move(sink));
   const Result<Json> result = co_await task;
   if (result.ok()) {
     connection.out += Dump({{"ok", true}, {"result", *result}});

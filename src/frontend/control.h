@@ -17,14 +17,13 @@
 
 #include "base/result.h"
 #include "eplog/array.h"
+#include "frontend/control_lines.h"
 #include "frontend/json.h"
 #include "runtime/task.h"
 
 namespace eplog {
 
 class IoUringLoop;
-
-inline constexpr size_t kMaxControlLineBytes = size_t{1} << 20;
 
 // May be called at any time until the handler's task ends.
 using ProgressSink = Progress;

@@ -20,6 +20,7 @@ inline void FixCrc(std::span<std::byte> bytes, size_t crc_offset) {
   StoreLe(bytes.data() + crc_offset, Crc32c(bytes));
 }
 
+inline constexpr size_t kSuperblockVersionAt = 8;
 inline constexpr size_t kSuperblockCrcAt = 12;
 inline constexpr size_t kCrcAt = 4;  // of an entry header, ring block, page
 

@@ -90,6 +90,16 @@ TEST(Superblock, NewerFormatIsRefusedByName) {
   EXPECT_TRUE(FailsWith(DecodeSuperblock(Encoded(sb)), ErrorCode::kCorrupt));
 }
 
+// Or one bad bit would make an array look like one of the future.
+TEST(Superblock, DamagedVersionIsDamage) {
+  const auto good = Encoded(Plain());
+  for (size_t bit = 0; bit < 32; ++bit) {
+    auto bytes = good;
+    bytes[kSuperblockVersionAt + bit / 8] ^= static_cast<std::byte>(1U << bit % 8);
+    EXPECT_TRUE(FailsWith(DecodeSuperblock(bytes), ErrorCode::kCorrupt)) << bit;
+  }
+}
+
 struct Wrong {
   const char* what;
   std::function<void(Superblock&)> change;

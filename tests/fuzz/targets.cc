@@ -11,6 +11,7 @@
 #include "format/entry.h"
 #include "format/superblock.h"
 #include "tests/format/content.h"
+#include "tests/fuzz/text_targets.h"
 #include "tests/fuzz/trace_targets.h"
 
 namespace eplog::fuzz {
@@ -368,6 +369,9 @@ constexpr Target kTargets[] = {
     {"columns", "columns", RunColumns, SeedColumns},
     {"packed", "packed", RunPackedTrace, SeedPackedTrace},
     {"profile", "profile", RunProfile, SeedProfile},
+    {"array_file", "array_file", RunArrayFile, SeedArrayFile},
+    {"control", "control", RunControl, SeedControl},
+    {"units", "units", RunUnits, SeedUnits},
     {"canary", "entry", RunCanary, SeedEntry},
 };
 
