@@ -55,11 +55,21 @@ struct CheckpointTriggers {
   uint64_t interval_us = 300'000'000;  // since the last one, if anything was appended
 };
 
+// How rebuilding shares the devices with requests.
+struct RebuildPace {
+  bool yields = true;             // small batches, with rests, while there are requests
+  uint64_t bytes_per_second = 0;  // at most, of what is written to the new devices; 0 = no limit
+};
+
 struct OpenOptions {
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
   BufferSizes buffers;
   bool read_only = false;  // recover in RAM, write nothing
+  // Read-only only: open also with more than m devices missing. What cannot be decoded fails its
+  // reads; Array::FindLost lists it. Devices that missed something help where they can: what is
+  // read from them is checked as everything is.
+  bool force = false;
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)
   bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while

@@ -177,7 +177,7 @@ Task<Result<Superblock>> ReadSuperblock(Device& device, bool* doubtful) {
   co_return NewerCopy(device, std::move(copies[0]), std::move(copies[1]));
 }
 
-Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
+Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, bool force) {
   std::vector<Found> found;
   for (Device* device : devices) {
     bool doubtful = false;
@@ -211,6 +211,7 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
   const Geometry& g = assembly.winner.geometry;
   assembly.devices.resize(g.devices(), nullptr);
   assembly.stale.resize(g.devices(), false);
+  assembly.away.resize(g.devices(), nullptr);
   assembly.generations.resize(g.devices(), 0);
   CheckpointPointer newest;
   for (const Found& item : found) {
@@ -221,6 +222,7 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
         member.state == MemberState::kLost || member.uuid != item.superblock.device_uuid;
     if (stale && canary != Canary::kStaleTrusted) {
       assembly.stale[index] = true;
+      assembly.away[index] = member.uuid == item.superblock.device_uuid ? item.device : nullptr;
       continue;
     }
     assembly.devices[index] = item.device;
@@ -242,9 +244,12 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
     }
   }
   if (count > g.m) {
-    co_return Fail(ErrorCode::kTooManyFailures,
-                   "more than " + std::to_string(g.m) + " members are missing: " + missing +
-                       "; bring back at least " + std::to_string(count - g.m));
+    assembly.beyond = "more than " + std::to_string(g.m) + " members are missing: " + missing +
+                      "; bring back at least " + std::to_string(count - g.m);
+    if (!force) {
+      co_return Fail(ErrorCode::kTooManyFailures,
+                     assembly.beyond + ", or mount with --read-only --force to read what is left");
+    }
   }
   co_return assembly;
 }

@@ -46,8 +46,33 @@ uint64_t Rebuilder::Gaps(StripeIndex stripe) const {
   return gaps;
 }
 
+void Rebuilder::SetPace(const RebuildPace& pace) {
+  pace_ = pace;
+  limit_since_us_ = core_.loop.NowUs();
+  limit_since_bytes_ = rebuilt_bytes_;
+  wake_.NotifyAll();
+}
+
+// What ran ahead of the limit is made up for. Time in which nothing could be done gives no credit
+// for more than a second.
+Task<void> Rebuilder::KeepLimit() {
+  while (pace_.bytes_per_second != 0 && !Ended()) {
+    const uint64_t now = core_.loop.NowUs();
+    const uint64_t bytes = rebuilt_bytes_ - std::min(rebuilt_bytes_, limit_since_bytes_);
+    const uint64_t due = limit_since_us_ + bytes * 1'000'000 / pace_.bytes_per_second;
+    if (due <= now) {
+      if (due + 1'000'000 < now) {
+        limit_since_us_ = now;
+        limit_since_bytes_ = rebuilt_bytes_;
+      }
+      co_return;
+    }
+    co_await wake_.WaitUntil(due);
+  }
+}
+
 bool Rebuilder::Busy() const {
-  return core_.last_request_us + kRecentUs > core_.loop.NowUs();
+  return pace_.yields && core_.last_request_us + kRecentUs > core_.loop.NowUs();
 }
 
 bool Rebuilder::CommitDue() const {
@@ -59,7 +84,8 @@ bool Rebuilder::CommitDue() const {
 Task<void> Rebuilder::Run() {
   while (!Ended()) {
     if (core_.joining == 0) {
-      rebuilt_bytes_ = 0;
+      rebuilt_bytes_ = limit_since_bytes_ = 0;
+      limit_since_us_ = core_.loop.NowUs();
       samples_.clear();
       co_await wake_.Wait();
       continue;
@@ -147,6 +173,8 @@ Task<Status> Rebuilder::RebuildRows() {
       if (batch.size() < stripes_of(Busy() ? kBytesBesideOthers : kBytesAtOnce)) {
         continue;
       }
+      Task<void> limit = KeepLimit();
+      co_await limit;
       group.Start(RebuildBatch(std::exchange(batch, {})));
       if (Busy()) {
         Task<Status> done = group.Wait();

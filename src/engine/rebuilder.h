@@ -49,6 +49,7 @@ class Rebuilder {
   // Something has joined.
   void Wake() { wake_.NotifyAll(); }
   Task<void> Close();
+  void SetPace(const RebuildPace& pace);
 
   struct Progress {
     uint64_t total_bytes = 0;
@@ -70,6 +71,7 @@ class Rebuilder {
   Task<Status> RebuildBatch(std::vector<StripeIndex> stripes);
   void Sample();
   Task<void> Breathe(uint64_t since_us);
+  Task<void> KeepLimit();
 
   Core& core_;
   Appender& appender_;
@@ -84,6 +86,9 @@ class Rebuilder {
   WaitGroup running_;
   Event wake_;
   bool closing_ = false;
+  RebuildPace pace_;
+  uint64_t limit_since_us_ = 0;  // what the limit counts from,
+  uint64_t limit_since_bytes_ = 0;
   uint64_t rebuilt_bytes_ = 0;                         // since something is joining
   std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes
 };

@@ -31,6 +31,8 @@ class Superblocks {
 
   // Writes the current content to every live device and flushes it there.
   Task<Status> Write();
+  // Which of the two copies on a device is not what was written there last (bit 0: A).
+  Task<uint32_t> DamagedCopies(DeviceIndex device);
 
  private:
   Task<Status> WriteOne(DeviceIndex device);

@@ -351,6 +351,7 @@ void World::ArmDooms(bool opening) {
 // From this moment on it may miss something.
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
+  failures_[static_cast<size_t>(doom.style)] = true;
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
   if (inspecting_ != nullptr) {

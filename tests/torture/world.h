@@ -64,6 +64,7 @@ class World {
   Strike RandomStrike(bool recovering);
   void ArmDooms(bool opening);
   void MeetDoom(const Doom& doom);
+  void CountPairs(bool recovering);
   Task<void> RepairMan();
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
@@ -95,6 +96,7 @@ class World {
   // Missed an opening for writing, or one that was struck; or failed while the array ran.
   DeviceSet stale_;
   DeviceSet blank_;             // of them: a replacement that has not joined yet
+  std::array<bool, kFailures> failures_{};  // by style: since the last opening was complete
   DeviceSet doomed_;            // of them: failed since the last opening began
   DeviceSet seen_lost_;         // of them: the array has called them not ok since
   DeviceSet missed_;            // of them: missed an opening that succeeded
