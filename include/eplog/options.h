@@ -78,6 +78,9 @@ struct OpenOptions {
   // missing; 0 = never.
   uint32_t max_read_errors = 32;
   uint32_t max_corrupt_chunks = 1024;
+  // A device that was away while others went on is verified and gets what it missed, unless it was
+  // taken out by decision (Array::FailDevice, thresholds).
+  bool take_back = true;
   EventSink on_event;
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array

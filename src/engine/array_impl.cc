@@ -51,7 +51,10 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
                  options.read_only && options.force);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
-    const std::vector<Device*> members = assembly->devices;
+    std::vector<Device*> members = assembly->devices;
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i] = members[i] != nullptr ? members[i] : assembly->away[i].device;
+    }
     auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
     Task<Status> starting = array->Start();
     Status status = co_await starting;
@@ -95,6 +98,8 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   status = co_await analysing;
   EPLOG_CO_TRY(status);
   if (writing) {
+    Task<void> taking = TakeBack();
+    co_await taking;
     Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
     status = co_await repairing;
     EPLOG_CO_TRY(status);
@@ -124,6 +129,40 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   co_return OkStatus();
 }
 
+// Devices that were away, and were not taken out by decision, are part of the epoch that is to
+// begin: as joining ones, since they miss what was written meanwhile. Nothing of what they say of
+// the log is believed: their rings are wiped before, and a log device has nothing that is needed
+// once what is pending now is committed.
+Task<void> ArrayImpl::TakeBack() {
+  const Geometry& g = core_.geometry;
+  for (uint8_t i = 0; i < g.devices() && core_.options.take_back; ++i) {
+    const DeviceIndex index(i);
+    const Assembly::Away& away = assembly_.away[i];
+    if (away.device == nullptr || core_.members.live(index) ||
+        superblocks_.current().members[i].state != MemberState::kLost) {
+      continue;
+    }
+    // What it has in a cache must not pass for durable.
+    Task<Status> flushing = away.device->Flush();
+    Status status = co_await flushing;
+    if (status.ok() && !g.IsLog(index)) {
+      Task<Status> wiping =
+          membership_.WipeArea(*away.device, g.ring_offset_bytes, g.ring_blocks * kBlockBytes);
+      status = co_await wiping;
+    }
+    if (!status.ok()) {
+      core_.Tell(EventKind::kDegraded, g.DeviceName(index),
+                 g.DeviceName(index) + " is back and cannot be used: " + status.error().ToString());
+      continue;
+    }
+    core_.members.Join(index, *away.device);
+    assembly_.devices[i] = away.device;
+    superblocks_.Return(index, away.generation);
+    core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
+               g.DeviceName(index) + " is back: what it missed is being written to it");
+  }
+}
+
 // More than m devices are missing, and the array is opened by force. The tables are known; of what
 // they name, devices that missed something may have a part.
 void ArrayImpl::OpenBeyond() {
@@ -137,8 +176,8 @@ void ArrayImpl::OpenBeyond() {
   }
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     // A log device lacks what was logged since, and its place may bear anything.
-    if (assembly_.away[i] != nullptr && i < core_.geometry.n) {
-      core_.members.Lend(DeviceIndex(i), *assembly_.away[i]);
+    if (assembly_.away[i].device != nullptr && i < core_.geometry.n) {
+      core_.members.Lend(DeviceIndex(i), *assembly_.away[i].device);
       core_.lent |= uint64_t{1} << i;
     }
   }

@@ -83,6 +83,7 @@ class ArrayImpl final : public Array {
 
   Task<Status> RecoverAndRun();
   void OpenBeyond();
+  Task<void> TakeBack();
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
   [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,

@@ -18,7 +18,7 @@ struct Found {
 // Or has another in its place.
 bool CallsLost(const Superblock& candidate, const Superblock& other) {
   const MemberEntry& member = candidate.members[other.index.value];
-  return member.state == MemberState::kLost || member.uuid != other.device_uuid;
+  return !member.is_live() || member.uuid != other.device_uuid;
 }
 
 // May a device that bears `b` be part of the epoch of `c`? It bears that epoch, or the one that it
@@ -211,18 +211,19 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
   const Geometry& g = assembly.winner.geometry;
   assembly.devices.resize(g.devices(), nullptr);
   assembly.stale.resize(g.devices(), false);
-  assembly.away.resize(g.devices(), nullptr);
+  assembly.away.resize(g.devices());
   assembly.generations.resize(g.devices(), 0);
   CheckpointPointer newest;
   for (const Found& item : found) {
     const size_t index = item.superblock.index.value;
     assembly.highest_epoch = std::max(assembly.highest_epoch, item.superblock.epoch.number);
     const MemberEntry& member = assembly.winner.members[index];
-    const bool stale =
-        member.state == MemberState::kLost || member.uuid != item.superblock.device_uuid;
+    const bool stale = !member.is_live() || member.uuid != item.superblock.device_uuid;
     if (stale && canary != Canary::kStaleTrusted) {
       assembly.stale[index] = true;
-      assembly.away[index] = member.uuid == item.superblock.device_uuid ? item.device : nullptr;
+      if (member.uuid == item.superblock.device_uuid) {
+        assembly.away[index] = {item.device, item.superblock.generation};
+      }
       continue;
     }
     assembly.devices[index] = item.device;

@@ -16,9 +16,15 @@ namespace eplog {
 
 struct Assembly {
   Superblock winner;  // epoch, base and members that count, with the newest checkpoint pointer
-  std::vector<Device*> devices;       // by index; null where missing or stale
-  std::vector<bool> stale;            // present, but not to be trusted
-  std::vector<Device*> away;          // stale, and the member itself: not one before it
+  std::vector<Device*> devices;  // by index; null where missing or stale
+  std::vector<bool> stale;       // present, but not to be trusted
+  // Stale, and the member itself, not one that it replaced; with its newest superblock's
+  // generation.
+  struct Away {
+    Device* device = nullptr;
+    uint64_t generation = 0;
+  };
+  std::vector<Away> away;
   std::string beyond;                 // why it may only be opened by force; else empty
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere

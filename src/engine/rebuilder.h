@@ -62,6 +62,7 @@ class Rebuilder {
   [[nodiscard]] bool Ended() const { return closing_ || core_.stop_error.has_value(); }
   [[nodiscard]] uint64_t JoiningSsds() const;
   [[nodiscard]] uint64_t Gaps(StripeIndex stripe) const;
+  [[nodiscard]] uint64_t Unverified(StripeIndex stripe) const;
   [[nodiscard]] bool Busy() const;
   [[nodiscard]] bool CommitDue() const;
   Task<void> Run();
@@ -89,7 +90,9 @@ class Rebuilder {
   RebuildPace pace_;
   uint64_t limit_since_us_ = 0;  // what the limit counts from,
   uint64_t limit_since_bytes_ = 0;
-  uint64_t rebuilt_bytes_ = 0;                         // since something is joining
+  bool skipped_ = false;          // in this pass: something could not be looked at or mended
+  uint64_t verified_chunks_ = 0;  // in this pass
+  uint64_t rebuilt_bytes_ = 0;    // since something is joining
   std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes
 };
 

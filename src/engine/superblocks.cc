@@ -14,6 +14,12 @@ Uuid RandomUuid(Random& random) {
   return uuid;
 }
 
+void Superblocks::Return(DeviceIndex device, uint64_t generation) {
+  generations_[device.value] = generation;
+  const bool log = core_.geometry.IsLog(device);
+  current_.members[device.value].state = log ? MemberState::kJoining : MemberState::kReturning;
+}
+
 Task<Status> Superblocks::Write() {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;

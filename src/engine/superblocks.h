@@ -25,6 +25,9 @@ class Superblocks {
   }
   // A device in the place of another: it bears no superblock yet.
   void Join(DeviceIndex device) { generations_[device.value] = 0; }
+  // The device that was away is part of the next epoch; its newest superblock is of this
+  // generation.
+  void Return(DeviceIndex device, uint64_t generation);
   void SetBase(const Epoch& base) { current_.base = base; }
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }

@@ -121,6 +121,7 @@ std::string Coverage::ToString() const {
       {"  chunks healed", healed},
       {"  liars made whole", made_whole},
       {"sectors corrupted", corrupt_sectors},
+      {"devices taken back", taken_back},
       {"devices replaced", replaced},
       {"devices rebuilt", repaired},
       {"chunks rebuilt", rebuilt_chunks},
@@ -176,6 +177,7 @@ std::string Coverage::Missing(uint64_t least) const {
   }
   need("scrubs", scrubs);
   need("chunks healed", healed);
+  need("devices taken back", taken_back);
   need("devices replaced", replaced);
   need("devices rebuilt", repaired);
   need("ring wraps", ring_wraps);

@@ -65,10 +65,9 @@ void World::CountPairs(bool recovering) {
     at[static_cast<size_t>(Phase::kCheckpoint)] =
         struck(IoKind::kCheckpointPage) || struck(IoKind::kCheckpointRoot);
     const ArrayStatus status = array_->GetStatus();
-    at[static_cast<size_t>(Phase::kRebuild)] =
-        std::any_of(status.devices.begin(), status.devices.end(), [](const DeviceStatus& device) {
-          return device.state == DeviceState::kRebuilding;
-        });
+    at[static_cast<size_t>(Phase::kRebuild)] = std::any_of(
+        status.devices.begin(), status.devices.end(),
+        [](const DeviceStatus& device) { return device.state == DeviceState::kRebuilding; });
   }
   for (size_t failure = 0; failure < kFailures; ++failure) {
     for (size_t phase = 0; phase < kPhases; ++phase) {
