@@ -66,8 +66,8 @@ class Array {
                              CreateOptions options);
 
   // Assemble and recover (I8, I11). `devices` in any order, only those that are present; who is who
-  // is read from the superblocks. Opens degraded with up to m devices missing or stale. With all
-  // log devices gone only read-only opening is possible. On an error nothing is kept open.
+  // is read from the superblocks. Opens degraded with up to m devices missing or stale (with more,
+  // OpenOptions::force). On an error nothing is kept open.
   static Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
                                                    OpenOptions options);
 
@@ -122,6 +122,10 @@ class Array {
   // another runs.
   virtual Task<Result<CheckReport>> Scrub(bool heal, Progress progress) = 0;
 
+  // What cannot be read because more than m devices are missing. Reads no chunk, so it does not
+  // find rot: that is Scrub's.
+  virtual Task<Result<LossReport>> FindLost() = 0;
+
   // Devices are named by their place in ArrayStatus::devices.
   // The device is lost from now on, as if it had failed; durable on return. kInvalidArgument if it
   // is lost already or if more than m would be.
@@ -137,6 +141,9 @@ class Array {
 
   // From now on; what is over smaller sizes is drained at once.
   virtual void SetBuffers(const BufferSizes& sizes) = 0;
+
+  // From now on, until the array is closed.
+  virtual void SetRebuildPace(const RebuildPace& pace) = 0;
 
   [[nodiscard]] virtual ArrayStatus GetStatus() const = 0;
 

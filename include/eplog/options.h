@@ -55,11 +55,21 @@ struct CheckpointTriggers {
   uint64_t interval_us = 300'000'000;  // since the last one, if anything was appended
 };
 
+// How rebuilding shares the devices with requests.
+struct RebuildPace {
+  bool yields = true;             // small batches, with rests, while there are requests
+  uint64_t bytes_per_second = 0;  // at most, of what is written to the new devices; 0 = no limit
+};
+
 struct OpenOptions {
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
   BufferSizes buffers;
   bool read_only = false;  // recover in RAM, write nothing
+  // Read-only only: open also with more than m devices missing. What cannot be decoded fails its
+  // reads; Array::FindLost lists it. Devices that missed something help where they can: what is
+  // read from them is checked as everything is.
+  bool force = false;
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)
   bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while
@@ -68,6 +78,9 @@ struct OpenOptions {
   // missing; 0 = never.
   uint32_t max_read_errors = 32;
   uint32_t max_corrupt_chunks = 1024;
+  // A device that was away while others went on is verified and gets what it missed, unless it was
+  // taken out by decision (Array::FailDevice, thresholds).
+  bool take_back = true;
   EventSink on_event;
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array

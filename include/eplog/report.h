@@ -43,10 +43,27 @@ struct CheckReport {
   uint64_t chunks_checked = 0;
   uint64_t parity_checked = 0;
   uint64_t log_stripes_checked = 0;
+  uint64_t metadata_blocks_checked = 0;  // superblocks, checkpoint, journal: all copies
   uint64_t problems_found = 0;
-  uint64_t healed = 0;  // chunks written anew
+  uint64_t healed = 0;  // chunks, and copies of metadata, written anew
   uint64_t lost = 0;    // chunks that redundancy cannot replace
   std::vector<Finding> findings;
+};
+
+// Bytes of a volume that redundancy cannot bring back.
+struct LostRange {
+  std::string volume;
+  uint64_t offset_bytes = 0;
+  uint64_t length_bytes = 0;
+  bool operator==(const LostRange&) const = default;
+};
+
+// By volume name and offset, neighbours joined.
+struct LossReport {
+  std::vector<LostRange> ranges;
+  uint64_t lost_bytes = 0;
+  // Set if the end of the log is lost too: what was written last may read as its older content.
+  std::string log_damage;
 };
 
 }  // namespace eplog

@@ -22,6 +22,10 @@ const char* MemberStateName(MemberState state) {
       return "lost";
     case MemberState::kJoining:
       return "joining";
+    case MemberState::kFailed:
+      return "failed";
+    case MemberState::kReturning:
+      return "returning";
   }
   return "unknown";
 }

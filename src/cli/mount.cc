@@ -32,6 +32,7 @@ struct MountCommand {
   std::string directory;
   bool foreground = false;
   bool read_only = false;
+  bool force = false;
   bool allow_other = false;
   uint32_t device_buffer = 0;
   uint32_t stripe_buffer = 0;
@@ -173,6 +174,12 @@ Result<uint64_t> ParseCount(std::string_view text) {
 
 Result<OpenOptions> OptionsOf(const MountCommand& command) {
   OpenOptions open;
+  if (command.force && !command.read_only) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--force opens an array with too many members missing, and only to be read: add "
+                "--read-only");
+  }
+  open.force = command.force;
   open.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
   EPLOG_TRY(
       ParseOrOff(command.commit_every, "--commit-every", ParseCount, open.commit.every_writes));
@@ -306,6 +313,9 @@ void AddMount(CLI::App& app, Run& run) {
   verb->add_flag("-f,--foreground", command->foreground,
                  "stay in front instead of going to the background");
   verb->add_flag("--read-only", command->read_only, "recover in memory and write nothing");
+  verb->add_flag("--force", command->force,
+                 "with --read-only: also with too many members missing; reads of what is lost "
+                 "fail, and 'eplog status --lost' lists it");
   verb->add_flag("--allow-other", command->allow_other,
                  "let other users in, by the files' permissions");
   verb->add_option("--device-buffer", command->device_buffer,

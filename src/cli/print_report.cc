@@ -16,7 +16,7 @@ std::string Verdict(const Json& report) {
   }
   std::string text = fmt::format("{} problems", found);
   if (const auto healed = report.value("healed", uint64_t{0}); healed != 0) {
-    text += fmt::format(", {} chunks written anew", healed);
+    text += fmt::format(", {} copies written anew", healed);
   }
   if (const auto lost = report.value("lost", uint64_t{0}); lost != 0) {
     text += ", " + Paint(Colour::kRed, fmt::format("{} chunks beyond repair", lost));
@@ -38,11 +38,11 @@ void PrintReport(const Json& report, const std::string& verb, const std::string&
   if (found > kShown) {
     Print(fmt::format("... and {} more; --json lists up to 1000", found - kShown));
   }
-  Print(fmt::format("{} {} rows, {} chunks, {} parities, {} log stripes of '{}': {}", verb,
-                    report.value("rows_checked", uint64_t{0}),
-                    report.value("chunks_checked", uint64_t{0}),
-                    report.value("parity_checked", uint64_t{0}),
-                    report.value("log_stripes_checked", uint64_t{0}), array_name, Verdict(report)));
+  Print(fmt::format(
+      "{} {} rows, {} chunks, {} parities, {} log stripes, {} blocks of metadata of '{}': {}", verb,
+      report.value("rows_checked", uint64_t{0}), report.value("chunks_checked", uint64_t{0}),
+      report.value("parity_checked", uint64_t{0}), report.value("log_stripes_checked", uint64_t{0}),
+      report.value("metadata_blocks_checked", uint64_t{0}), array_name, Verdict(report)));
 }
 
 }  // namespace eplog::cli

@@ -12,4 +12,7 @@ namespace eplog::cli {
 // The document of `eplog status --json`. `verb` is for warnings about missing members.
 Result<Json> ReadStatus(std::string_view verb, const ArrayFile& file);
 
+// The document of `eplog status --lost --json`.
+Result<Json> ReadLost(std::string_view verb, const ArrayFile& file);
+
 }  // namespace eplog::cli

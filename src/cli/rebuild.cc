@@ -12,6 +12,7 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/session.h"
+#include "cli/units.h"
 #include "cli/verbs.h"
 #include "frontend/status_json.h"
 
@@ -68,6 +69,28 @@ Result<Left> WaitUntilRebuilt(Look&& look, const ProgressFn& progress) {
   }
 }
 
+// gentle: beside requests, which come first; full: as fast as it goes; a size: at most so much each
+// second, beside requests.
+Result<RebuildPace> ParsePace(const std::string& text) {
+  if (text == "gentle" || text == "full") {
+    return RebuildPace{.yields = text == "gentle"};
+  }
+  const auto bytes = ParseSize(text);
+  if (!bytes.ok() || *bytes == 0) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--pace {}: needs 'gentle', 'full', or a size each second, such as 50M", text));
+  }
+  return RebuildPace{.bytes_per_second = *bytes};
+}
+
+Status SetPaceOfServer(const ArrayFile& file, const RebuildPace& pace) {
+  const auto set = AskServer(
+      file,
+      {{"verb", "pace"}, {"yields", pace.yields}, {"bytes_per_second", pace.bytes_per_second}});
+  return set.ok() ? OkStatus() : Status(Fail(Error(set.error())));
+}
+
 Result<Left> Mounted(const ArrayFile& file, const ProgressFn& progress) {
   return WaitUntilRebuilt(
       [&file]() -> Result<Left> {
@@ -79,12 +102,14 @@ Result<Left> Mounted(const ArrayFile& file, const ProgressFn& progress) {
       progress);
 }
 
-Result<Left> NotMounted(const ArrayFile& file, const ProgressFn& progress) {
+Result<Left> NotMounted(const ArrayFile& file, const RebuildPace& pace,
+                        const ProgressFn& progress) {
   auto session = Session::Open(kVerb, file, MemberOptions{});
   if (!session.ok()) {
     return Fail(std::move(session).error());
   }
   Session& open = **session;
+  open.array().SetRebuildPace(pace);
   auto left = WaitUntilRebuilt(
       [&open]() -> Result<Left> {
         const ArrayStatus status = open.array().GetStatus();
@@ -105,13 +130,29 @@ Result<Left> NotMounted(const ArrayFile& file, const ProgressFn& progress) {
   return left;
 }
 
-int RunRebuild(const std::string& argument) {
+struct RebuildCommand {
+  std::string array;
+  std::string pace;  // empty: as it is
+};
+
+int RunRebuild(const RebuildCommand& command) {
+  const std::string& argument = command.array;
   auto file = LoadArrayFile(argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }
+  const auto pace = ParsePace(command.pace.empty() ? "gentle" : command.pace);
+  if (!pace.ok()) {
+    return ReportError(kVerb, pace.error());
+  }
+  const bool mounted = FindServer(*file).has_value();
+  if (mounted && !command.pace.empty()) {
+    if (const Status set = SetPaceOfServer(*file, *pace); !set.ok()) {
+      return ReportError(kVerb, set.error());
+    }
+  }
   ProgressBar bar(kVerb, "rebuilding", ProgressBar::Unit::kCount);
-  const auto left = FindServer(*file) ? Mounted(*file, bar.Sink()) : NotMounted(*file, bar.Sink());
+  const auto left = mounted ? Mounted(*file, bar.Sink()) : NotMounted(*file, *pace, bar.Sink());
   bar.Finish();
   if (!left.ok()) {
     return ReportError(kVerb, left.error());
@@ -127,12 +168,16 @@ int RunRebuild(const std::string& argument) {
 }  // namespace
 
 void AddRebuild(CLI::App& app, Run& run) {
-  auto argument = std::make_shared<std::string>();
+  auto command = std::make_shared<RebuildCommand>();
   CLI::App* verb = app.add_subcommand(
       kVerb, "wait until replaced devices are rebuilt, with progress; does it if not mounted");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->footer("Example:\n  eplog rebuild ./array");
-  verb->callback([argument, &run] { run = [argument] { return RunRebuild(*argument); }; });
+  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  verb->add_option("--pace", command->pace,
+                   "gentle: requests come first (the default); full: as fast as it goes; a size: "
+                   "at most so much each second. Holds until the array is unmounted")
+      ->type_name("gentle|full|SIZE");
+  verb->footer("Example:\n  eplog rebuild ./array --pace 50M");
+  verb->callback([command, &run] { run = [command] { return RunRebuild(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -199,14 +199,14 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
 }
 
 Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& look) {
+                       const std::function<Result<Json>(Session&)>& look, const OpenOptions& open) {
   auto answer = AskServer(file, request);
   if (!NobodyServes(answer, file)) {
     return answer;
   }
   MemberOptions options;
   options.read_only = true;
-  auto session = Session::Open(verb, file, options);
+  auto session = Session::Open(verb, file, options, open);
   if (!session.ok()) {
     return Fail(std::move(session).error());
   }

@@ -81,6 +81,7 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
 // The same for what only looks: the array is opened read-only.
 Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& look);
+                       const std::function<Result<Json>(Session&)>& look,
+                       const OpenOptions& open = {});
 
 }  // namespace eplog::cli

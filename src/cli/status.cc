@@ -1,11 +1,14 @@
 // eplog status: what the array tells about itself, from the process that serves it or, unmounted,
 // from its disks.
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/read_status.h"
+#include "cli/units.h"
 #include "cli/verbs.h"
 #include "frontend/status_json.h"
 
@@ -17,6 +20,7 @@ constexpr char kVerb[] = "status";
 struct StatusCommand {
   std::string array;
   bool json = false;
+  bool lost = false;
 };
 
 // A missing member has no device that could tell its path; array.toml has.
@@ -33,10 +37,51 @@ void FillPaths(const ArrayFile& file, Json& status) {
   }
 }
 
+constexpr size_t kShown = 40;
+
+void PrintLost(const ArrayFile& file, const Json& lost) {
+  size_t shown = 0;
+  for (const Json& range : lost["lost"]) {
+    if (shown++ == kShown) {
+      Print(fmt::format("... and {} more ranges; --json lists all", lost["lost"].size() - kShown));
+      break;
+    }
+    Print(
+        fmt::format("lost: volume '{}' from {} to {}", range["volume"].get<std::string>(),
+                    range["offset_bytes"].get<uint64_t>(),
+                    range["offset_bytes"].get<uint64_t>() + range["length_bytes"].get<uint64_t>()));
+  }
+  if (lost["log_damage"].is_string()) {
+    Print(Paint(Colour::kRed, "what was written last may read as its older content: ") +
+          lost["log_damage"].get<std::string>());
+  }
+  const auto bytes = lost["lost_bytes"].get<uint64_t>();
+  Print(bytes == 0 ? fmt::format("no range of '{}' is beyond repair by what is missing", file.name)
+                   : fmt::format("{} of '{}' cannot be read with the members that are there",
+                                 HumanBytes(bytes), file.name));
+}
+
+int RunLost(const ArrayFile& file, bool json) {
+  const auto lost = ReadLost(kVerb, file);
+  if (!lost.ok()) {
+    return ReportError(kVerb, lost.error());
+  }
+  if (json) {
+    PrintJson(*lost);
+  } else {
+    PrintLost(file, *lost);
+  }
+  const bool any = lost->at("lost_bytes") != 0 || lost->at("log_damage").is_string();
+  return any ? kDoneWithFindings : kDone;
+}
+
 int RunStatus(const StatusCommand& command) {
   auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
+  }
+  if (command.lost) {
+    return RunLost(*file, command.json);
   }
   auto status = ReadStatus(kVerb, *file);
   if (!status.ok()) {
@@ -64,6 +109,9 @@ void AddStatus(CLI::App& app, Run& run) {
       app.add_subcommand(kVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
   verb->add_option("ARRAY", command->array, kArrayHelp)->required();
   verb->add_flag("--json", command->json, kJsonHelp);
+  verb->add_flag("--lost", command->lost,
+                 "list the volumes' ranges that cannot be read since too many members are missing; "
+                 "exit status 3 if there are any");
   verb->footer("Example:\n  eplog status ./array --json | jq .exposure");
   verb->callback([command, &run] { run = [command] { return RunStatus(*command); }; });
 }

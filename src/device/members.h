@@ -72,6 +72,8 @@ class MemberSet {
   void Lose(DeviceIndex device, const Error& why);
   // In the place of one that is lost. What is counted begins anew.
   void Join(DeviceIndex index, Device& device);
+  // A device that missed something may be read where that helps.
+  void Lend(DeviceIndex index, Device& device) { devices_[index.value] = &device; }
   // Success instead of the failure of a device that is lost.
   [[nodiscard]] Status Absorb(Status status) const;
 

@@ -29,6 +29,7 @@ class [[nodiscard]] Grant {
   Grant& operator=(const Grant&) = delete;
   ~Grant();
 
+  [[nodiscard]] bool Holds(DeviceIndex ssd) const { return (claimed_ >> ssd.value & 1) != 0; }
   // The slot claimed on this SSD, or `absent` if the SSD is not there. From now on the caller's.
   SlotWord TakeSlot(DeviceIndex ssd);
   // The promise passes to a piece that is submitted now.

@@ -31,6 +31,7 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       watch_(core_),
       discarder_(core_, admission_),
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
+      flush_commits_(loop),
       requests_(loop) {
   admission_.set_keeper(keeper_);
 }
@@ -46,10 +47,14 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
                                                  OpenOptions options) {
   while (true) {
     Task<Result<Assembly>> assembling =
-        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
+        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone,
+                 options.read_only && options.force);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
-    const std::vector<Device*> members = assembly->devices;
+    std::vector<Device*> members = assembly->devices;
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i] = members[i] != nullptr ? members[i] : assembly->away[i].device;
+    }
     auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
     Task<Status> starting = array->Start();
     Status status = co_await starting;
@@ -93,11 +98,14 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   status = co_await analysing;
   EPLOG_CO_TRY(status);
   if (writing) {
+    Task<void> taking = TakeBack();
+    co_await taking;
     Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
     status = co_await repairing;
     EPLOG_CO_TRY(status);
   } else {
     recovery.MendInRam();
+    OpenBeyond();
   }
   appender_.Open(recovery.epoch(), recovery.position(), recovery.checkpoint_place(), flusher_);
   flusher_.Open(recovery.position().sequence, recovery.position().place);
@@ -123,6 +131,64 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   co_return OkStatus();
 }
 
+// Devices that were away, and were not taken out by decision, are part of the epoch that is to
+// begin: as joining ones, since they miss what was written meanwhile. Nothing of what they say of
+// the log is believed: their rings are wiped before, and a log device has nothing that is needed
+// once what is pending now is committed.
+Task<void> ArrayImpl::TakeBack() {
+  const Geometry& g = core_.geometry;
+  for (uint8_t i = 0; i < g.devices() && core_.options.take_back; ++i) {
+    const DeviceIndex index(i);
+    const Assembly::Away& away = assembly_.away[i];
+    if (away.device == nullptr || core_.members.live(index) ||
+        superblocks_.current().members[i].state != MemberState::kLost) {
+      continue;
+    }
+    // What it has in a cache must not pass for durable.
+    Task<Status> flushing = away.device->Flush();
+    Status status = co_await flushing;
+    if (status.ok() && !g.IsLog(index)) {
+      Task<Status> wiping =
+          membership_.WipeArea(*away.device, g.ring_offset_bytes, g.ring_blocks * kBlockBytes);
+      status = co_await wiping;
+    }
+    if (!status.ok()) {
+      core_.Tell(EventKind::kDegraded, g.DeviceName(index),
+                 g.DeviceName(index) + " is back and cannot be used: " + status.error().ToString());
+      continue;
+    }
+    core_.members.Join(index, *away.device);
+    assembly_.devices[i] = away.device;
+    superblocks_.Return(index, away.generation);
+    core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
+               g.DeviceName(index) + " is back: what it missed is being written to it");
+  }
+}
+
+// More than m devices are missing, and the array is opened by force. The tables are known; of what
+// they name, devices that missed something may have a part.
+void ArrayImpl::OpenBeyond() {
+  if (assembly_.beyond.empty()) {
+    return;
+  }
+  if (core_.log_mask() == 0 && core_.log_damage.empty()) {
+    core_.log_damage =
+        "all log devices and some SSDs are missing: the newest entries of the log may have been "
+        "on just these; bring one of them back";
+  }
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    // A log device lacks what was logged since, and its place may bear anything.
+    if (assembly_.away[i].device != nullptr && i < core_.geometry.n) {
+      core_.members.Lend(DeviceIndex(i), *assembly_.away[i].device);
+      core_.lent |= uint64_t{1} << i;
+    }
+  }
+  Error error;
+  error.code = ErrorCode::kTooManyFailures;
+  error.message = assembly_.beyond;
+  core_.Stop(error);
+}
+
 Task<Status> ArrayImpl::Close() {
   closing_ = true;
   Task<void> volumes_closing = volumes_.Close();
@@ -143,7 +209,7 @@ Task<Status> ArrayImpl::Close() {
   Task<void> draining_buffers = buffer_.Close();
   co_await draining_buffers;
   if (core_.options.commit.on_close) {
-    Task<Status> commit = CommitAll(Progress());
+    Task<Status> commit = CommitUpto(UINT64_MAX, Progress());
     const Status committed = co_await commit;
     static_cast<void>(committed);  // what cannot be committed stays pending
   }
@@ -453,7 +519,11 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
     });
   }
   Task<Status> flushing = flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable, ssds);
-  co_return co_await flushing;
+  status = co_await flushing;
+  EPLOG_CO_TRY(status);
+  Task<void> committing = CommitFlushed(target);
+  co_await committing;
+  co_return OkStatus();
 }
 
 Task<Status> ArrayImpl::FlushAll() {
@@ -464,107 +534,13 @@ Task<Status> ArrayImpl::FlushAll() {
   Task<Status> draining = DrainAll();
   status = co_await draining;
   EPLOG_CO_TRY(status);
-  Task<Status> flushing =
-      flusher_.FlushTo(appender_.applied().sequence, Flusher::Upto::kAcknowledgeable);
-  co_return co_await flushing;
-}
-
-// ----------------------------------------------------------------------------------------------
-// maintenance
-Task<Status> ArrayImpl::Commit(Progress progress) {
-  Status status = Writable();
+  const uint64_t target = appender_.applied().sequence;
+  Task<Status> flushing = flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable);
+  status = co_await flushing;
   EPLOG_CO_TRY(status);
-  const Request request(*this);
-  Task<Status> draining = DrainAll();
-  status = co_await draining;
-  EPLOG_CO_TRY(status);
-  Task<Status> committing = CommitAll(std::move(progress));
-  co_return co_await committing;
-}
-
-Task<Status> ArrayImpl::CommitAll(Progress progress) {
-  Task<Status> flush = flusher_.FlushAll();
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
-  committer_.ForgetFailures();
-  const std::vector<StripeIndex> stripes = committer_.OldestStripes(SIZE_MAX);
-  std::span<const StripeIndex> rest(stripes);
-  Status failure;
-  while (!rest.empty()) {
-    const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width());
-    // Room as for the foreground: what is closed to it belongs to the keeper's own commits.
-    Grant grant(admission_);
-    Task<Status> admit = admission_.Admit(
-        grant, {.blocks = core_.commit_cost.Blocks(
-                    core_.geometry.commit_width(),
-                    uint64_t{core_.geometry.commit_width()} * core_.geometry.k())});
-    status = co_await admit;
-    EPLOG_CO_TRY(status);
-    Task<Status> commit = committer_.Commit(rest.first(count));
-    status = co_await commit;
-    if (!status.ok() && status.error().code == ErrorCode::kBusy) {
-      continue;  // the log was short after all
-    }
-    Status running = core_.Running();
-    EPLOG_CO_TRY(running);
-    if (failure.ok()) {
-      failure = std::move(status);  // the others are committed all the same
-    }
-    rest = rest.subspan(count);
-    if (progress) {
-      progress(stripes.size() - rest.size(), stripes.size());
-    }
-  }
-  EPLOG_CO_TRY(failure);
-  Task<Status> last = flusher_.FlushAll();
-  co_return co_await last;
-}
-
-Task<Status> ArrayImpl::FailDevice(uint32_t device, std::string reason) {
-  Status status = Writable();
-  EPLOG_CO_TRY(status);
-  const Request request(*this);
-  if (device >= core_.geometry.devices()) {
-    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
-  }
-  Task<Status> failing =
-      membership_.Fail(DeviceIndex(static_cast<uint8_t>(device)), std::move(reason));
-  co_return co_await failing;
-}
-
-Task<Status> ArrayImpl::ReplaceDevice(uint32_t device, Device& replacement) {
-  Status status = Writable();
-  EPLOG_CO_TRY(status);
-  const Request request(*this);
-  if (device >= core_.geometry.devices()) {
-    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
-  }
-  Task<Status> replacing =
-      membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement);
-  status = co_await replacing;
-  EPLOG_CO_TRY(status);
-  assembly_.devices[device] = &replacement;
-  rebuilder_.Wake();
+  Task<void> committing = CommitFlushed(target);
+  co_await committing;
   co_return OkStatus();
-}
-
-Task<Result<uint64_t>> ArrayImpl::DiscardFree(Progress progress) {
-  Status status = Writable();
-  EPLOG_CO_TRY(status);
-  const Request request(*this);
-  Task<Result<uint64_t>> discarding = discarder_.DiscardAll(std::move(progress));
-  co_return co_await discarding;
-}
-
-Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {
-  Status status = Writable();
-  EPLOG_CO_TRY(status);
-  const Request request(*this);
-  Task<Status> draining = DrainAll();
-  status = co_await draining;
-  EPLOG_CO_TRY(status);
-  Task<Status> checkpoint = checkpointer_.Checkpoint(kind);
-  co_return co_await checkpoint;
 }
 
 }  // namespace eplog

@@ -15,6 +15,7 @@
 #include "engine/committer.h"
 #include "engine/core.h"
 #include "engine/discarder.h"
+#include "engine/findings.h"
 #include "engine/flusher.h"
 #include "engine/healer.h"
 #include "engine/keeper.h"
@@ -65,11 +66,13 @@ class ArrayImpl final : public Array {
   Task<Result<uint64_t>> DiscardFree(Progress progress) override;
   Task<Result<CheckReport>> Check(Progress progress) override;
   Task<Result<CheckReport>> Scrub(bool heal, Progress progress) override;
+  Task<Result<LossReport>> FindLost() override;
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
   Task<Result<ChangePlan>> Plan(Change change) override;
   void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
+  void SetRebuildPace(const RebuildPace& pace) override { rebuilder_.SetPace(pace); }
 
  private:
   // One request in flight; Close waits for all.
@@ -88,6 +91,8 @@ class ArrayImpl final : public Array {
   };
 
   Task<Status> RecoverAndRun();
+  void OpenBeyond();
+  Task<void> TakeBack();
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
   [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,
@@ -95,7 +100,10 @@ class ArrayImpl final : public Array {
   Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
-  Task<Status> CommitAll(Progress progress);
+  // What is pending and applied up to `upto`.
+  Task<Status> CommitUpto(uint64_t upto, Progress progress);
+  Task<void> CommitFlushed(uint64_t upto);
+  Task<Status> ScrubMetadata(Findings& findings, bool heal);
   Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
   // Until all that is acknowledged is in the log.
   Task<Status> DrainAll() {
@@ -134,6 +142,7 @@ class ArrayImpl final : public Array {
   Watch watch_;
   Discarder discarder_;
   eplog::Volumes volumes_;
+  AsyncMutex flush_commits_;
   WaitGroup requests_;
   bool closing_ = false;
   bool scrubbing_ = false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "engine/checkpoint_pages.h"
 #include "metadata/state_loader.h"
 #include "runtime/task_group.h"
 
@@ -15,38 +16,6 @@ namespace {
 
 constexpr uint64_t kBatchBlocks = 256;  // pages read at once
 constexpr size_t kBatchesAhead = 8;     // read while earlier ones are decoded
-
-struct Pages {
-  PageHeader first;
-  uint64_t blocks = 0;
-  uint64_t ssd_mask = 0;
-};
-
-bool InArea(const Geometry& g, const Pages& pages) {
-  return pages.blocks != 0 && pages.first.block < g.metadata_blocks &&
-         pages.blocks <= g.metadata_blocks;
-}
-
-PageHeader HeaderOf(const Geometry& g, const Pages& pages, uint64_t index) {
-  PageHeader header = pages.first;
-  header.block = (pages.first.block + index) % g.metadata_blocks;
-  header.index = static_cast<uint32_t>(index);
-  return header;
-}
-
-// The payload of a page, if it is the one that belongs here.
-std::optional<std::span<const std::byte>> Payload(const Core& core, std::span<const std::byte> page,
-                                                  PageHeader expected) {
-  const Result<PageHeader> header = DecodePage(page, core.identity.array_uuid);
-  if (!header.ok()) {
-    return std::nullopt;
-  }
-  expected.payload_bytes = header->payload_bytes;
-  if (*header != expected) {
-    return std::nullopt;
-  }
-  return page.subspan(kPageHeaderBytes, header->payload_bytes);
-}
 
 // Reads pages in large pieces from one SSD, some ahead of who takes them.
 class PageStream {
@@ -193,11 +162,7 @@ Task<Status> ReadRun(PageStream& stream, const RunDescriptor& run, RunDecoder& d
 }
 
 Task<Status> LoadRun(Core& core, const RunDescriptor& run, StateLoader& loader) {
-  Pages pages;
-  pages.first = {PageKind::kRun, run.generation, run.random, run.first_block, 0, 0};
-  pages.blocks = run.blocks;
-  pages.ssd_mask = run.ssd_mask;
-  PageStream stream(core, pages);
+  PageStream stream(core, PagesOf(run));
   RunDecoder decoder(core.geometry, loader);
   Task<Status> reading = ReadRun(stream, run, decoder);
   const Status status = co_await reading;
@@ -209,11 +174,7 @@ Task<Status> LoadRun(Core& core, const RunDescriptor& run, StateLoader& loader) 
 }  // namespace
 
 Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer) {
-  Pages pages;
-  pages.first = {PageKind::kRoot, pointer.generation, pointer.random, pointer.root_block, 0, 0};
-  pages.blocks = pointer.root_blocks;
-  pages.ssd_mask = pointer.ssd_mask;
-  PageStream stream(core, pages);
+  PageStream stream(core, PagesOf(pointer));
   std::vector<std::byte> bytes;
   Task<Result<bool>> reading = stream.Next(bytes);
   const Result<bool> read = co_await reading;

@@ -94,6 +94,10 @@ struct Core {
       0;  // counts the changes: what was chosen under others is not described any more
   std::array<uint64_t, kMaxDevices> changed_at{};  // by device: `states` when it was lost or joined
   uint64_t joining = 0;                            // mask: live, but not everything is on them yet
+  uint64_t unverified =
+      0;              // mask of SSDs, joining ones: were away, and what they hold is looked at
+  uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
+  std::string log_damage;  // the end of the log is lost (opened by force)
   Event settled;
   Task<void> Settled() {
     while (changing && !stop_error) {
@@ -172,7 +176,7 @@ struct Core {
     return static_cast<uint32_t>(std::popcount(members.live_mask() & ~log_mask()));
   }
   [[nodiscard]] uint32_t lost_devices() const {
-    return geometry.devices() - static_cast<uint32_t>(std::popcount(members.live_mask()));
+    return geometry.devices() - static_cast<uint32_t>(std::popcount(members.live_mask() & ~lent));
   }
   [[nodiscard]] uint32_t lost_logs() const {
     return geometry.m - static_cast<uint32_t>(std::popcount(log_mask()));

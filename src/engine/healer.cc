@@ -104,10 +104,23 @@ Task<Result<Healer::Outcome>> Healer::Heal(StripeIndex stripe) {
   co_return outcome;
 }
 
+// Which slots it takes is only known when the row has been read; then, if there are none to spare,
+// it waits for its turn to get just these, and reads again.
 Task<Status> Healer::HealRow(StripeIndex stripe, Outcome& outcome) {
+  uint64_t ssds = 0;
+  Task<Status> first = TryHealRow(stripe, ssds, outcome);
+  Status status = co_await first;
+  if (ssds == 0) {
+    co_return status;
+  }
+  Task<Status> second = TryHealRow(stripe, ssds, outcome);
+  co_return co_await second;
+}
+
+Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& outcome) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = RowMender::Blocks(1, g.n)});
+  Task<Status> admit = admission_.Admit(grant, {.ssds = ssds, .blocks = RowMender::Blocks(1, g.n)});
   Status status = co_await admit;
   EPLOG_CO_TRY(status);
   Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
@@ -136,13 +149,17 @@ Task<Status> Healer::HealRow(StripeIndex stripe, Outcome& outcome) {
   if (wrong == 0) {
     co_return OkStatus();
   }
-  Task<Result<uint64_t>> mending = mender_.Mend(batch, std::span(&wrong, 1), states);
+  Task<Result<uint64_t>> mending =
+      mender_.Mend(batch, std::span(&wrong, 1), states, ssds != 0 ? &grant : nullptr);
   const Result<uint64_t> mended = co_await mending;
   if (!mended.ok()) {
     Error error = mended.error();
     co_return Fail(std::move(error));
   }
   if (*mended != static_cast<uint64_t>(std::popcount(wrong))) {
+    for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
+      ssds |= uint64_t{1} << g.SsdOf(stripe, static_cast<uint32_t>(std::countr_zero(mask))).value;
+    }
     co_return Fail(ErrorCode::kBusy, "no slot is free to heal a chunk at the moment");
   }
   outcome.healed += *mended;

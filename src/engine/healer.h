@@ -58,6 +58,8 @@ class Healer {
  private:
   Task<void> Run();
   Task<Status> HealRow(StripeIndex stripe, Outcome& outcome);
+  // With slots admitted on these SSDs; if that is none and there were none to spare, says where.
+  Task<Status> TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& outcome);
   Task<Status> HealPending(ChunkIndex chunk, Outcome& outcome);
   Task<bool> PendingIsRight(ChunkIndex chunk);
   Task<void> JudgeDevices();

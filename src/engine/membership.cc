@@ -28,7 +28,12 @@ void Membership::Open(uint64_t sequence) {
 void Membership::NoteJoining() {
   const std::vector<MemberEntry>& members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
-    core_.joining |= members[i].state == MemberState::kJoining ? Bit(DeviceIndex(i)) : 0;
+    const bool returning = members[i].state == MemberState::kReturning;
+    const bool joining = members[i].state == MemberState::kJoining;
+    core_.joining |= joining || returning ? Bit(DeviceIndex(i)) : 0;
+    core_.unverified |= returning ? Bit(DeviceIndex(i)) : 0;
+    // Runs from while it was away have too few copies.
+    full_since_[i] = returning ? superblocks_.current().epoch.number : members[i].joined;
   }
 }
 
@@ -53,6 +58,7 @@ void Membership::StopForTooMany() {
 void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
   core_.joining &= ~Bit(device);
+  core_.unverified &= ~Bit(device);
   core_.changed_at[device.value] = ++core_.states;
   const bool log = device.value >= core_.geometry.n;
   const std::string name = core_.geometry.DeviceName(device);
@@ -88,6 +94,7 @@ Status Membership::MayFail(DeviceIndex device) const {
 Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
   Status may = MayFail(device);
   EPLOG_CO_TRY(may);
+  by_decision_ |= Bit(device);
   Error error;
   error.code = ErrorCode::kDeviceFailed;
   error.message = std::move(reason);
@@ -167,6 +174,17 @@ Task<Status> Membership::FillRings() {
   co_return co_await flush;
 }
 
+MemberState Membership::StateOf(DeviceIndex device) const {
+  if (core_.members.live(device)) {
+    return (core_.unverified & Bit(device)) != 0 ? MemberState::kReturning
+           : (core_.joining & Bit(device)) != 0  ? MemberState::kJoining
+                                                 : MemberState::kOk;
+  }
+  const MemberState before = superblocks_.current().members[device.value].state;
+  return (by_decision_ & Bit(device)) != 0 || before == MemberState::kFailed ? MemberState::kFailed
+                                                                             : MemberState::kLost;
+}
+
 // The new epoch first, then that it has opened: only when every device that it calls live bears it,
 // or one that missed it could come back and make it invalid.
 Task<Status> Membership::WriteDown() {
@@ -174,10 +192,7 @@ Task<Status> Membership::WriteDown() {
   const Epoch epoch{superblocks_.current().epoch.number + 1, core_.random.Next()};
   std::vector<MemberEntry> members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
-    const DeviceIndex device(i);
-    members[i].state = !core_.members.live(device)          ? MemberState::kLost
-                       : (core_.joining & Bit(device)) != 0 ? MemberState::kJoining
-                                                            : MemberState::kOk;
+    members[i].state = StateOf(DeviceIndex(i));
   }
   superblocks_.SetEpoch(epoch, std::move(members));
   Task<Status> write = superblocks_.Write();
@@ -193,30 +208,32 @@ Task<Status> Membership::WriteDown() {
 
 // ----------------------------------------------------------------------------------- replacements
 
-// Its superblocks and its ring: nothing of an earlier membership is to be found there.
-Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
-  const Geometry& g = core_.geometry;
-  struct Area {
-    uint64_t offset;
-    uint64_t bytes;
-  };
-  std::vector<Area> areas = {{kSuperblockCopyOffset[0], kSuperblockCopyBytes},
-                             {kSuperblockCopyOffset[1], kSuperblockCopyBytes}};
-  if (!g.IsLog(index)) {
-    areas.push_back({g.ring_offset_bytes, g.ring_blocks * kBlockBytes});
-  }
+Task<Status> Membership::WipeArea(Device& device, uint64_t offset_bytes, uint64_t length_bytes) {
   const Buffer zeros = core_.pool.GetZeroed(kWipeAtOnceBytes);
-  for (const Area& area : areas) {
-    for (uint64_t at = 0; at < area.bytes; at += kWipeAtOnceBytes) {
-      const iovec part{const_cast<std::byte*>(zeros.data()),
-                       std::min(kWipeAtOnceBytes, area.bytes - at)};
-      Task<Status> write = device.Write(area.offset + at, std::span(&part, 1));
-      Status status = co_await write;
-      EPLOG_CO_TRY(status);
-    }
+  for (uint64_t at = 0; at < length_bytes; at += kWipeAtOnceBytes) {
+    const iovec part{const_cast<std::byte*>(zeros.data()),
+                     std::min(kWipeAtOnceBytes, length_bytes - at)};
+    Task<Status> write = device.Write(offset_bytes + at, std::span(&part, 1));
+    Status status = co_await write;
+    EPLOG_CO_TRY(status);
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
+}
+
+// Its superblocks and its ring: nothing of an earlier membership is to be found there.
+Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
+  const Geometry& g = core_.geometry;
+  for (const uint64_t copy : kSuperblockCopyOffset) {
+    Task<Status> wiping = WipeArea(device, copy, kSuperblockCopyBytes);
+    Status status = co_await wiping;
+    EPLOG_CO_TRY(status);
+  }
+  if (g.IsLog(index)) {
+    co_return OkStatus();
+  }
+  Task<Status> wiping = WipeArea(device, g.ring_offset_bytes, g.ring_blocks * kBlockBytes);
+  co_return co_await wiping;
 }
 
 Status Membership::MayReplace(DeviceIndex device, const std::string& replacement,
@@ -286,12 +303,14 @@ void Membership::TakeIn(const Join& join) {
   core_.Tell(EventKind::kRebuildStarted, name, name + " has been replaced and is being rebuilt");
   core_.changed_at[index.value] = ++core_.states;
   reasons_[index.value].clear();
+  by_decision_ &= ~Bit(index);
   superblocks_.Join(index);
   std::vector<MemberEntry> members = superblocks_.current().members;
   const uint64_t joined = superblocks_.current().epoch.number + 1;
   members[index.value] = {join.uuid, MemberState::kJoining, joined};
   superblocks_.SetEpoch(superblocks_.current().epoch, std::move(members));
   checkpointer_.WantFullSince(joined);
+  full_since_[index.value] = joined;
   joined_sequence_[index.value] = appender_.newest_sequence();
   joined_states_[index.value] = core_.states;
   if (!core_.geometry.IsLog(index)) {
@@ -322,12 +341,12 @@ bool Membership::NothingMissing(DeviceIndex device) const {
   const bool ssd = !core_.geometry.IsLog(device);
   return (oldest == kNone || pending.SequenceOf(oldest) > CommitUpto() ||
           core_.canary(Canary::kRebuildForgetsLog)) &&
-         (!ssd || core_.state->absent(device) == 0) &&
+         (!ssd || core_.state->absent(device) == 0) && (core_.unverified & Bit(device)) == 0 &&
          admission_.NoneBefore(joined_states_[device.value]);
 }
 
 bool Membership::FullCounts(DeviceIndex device, uint64_t upto) const {
-  return checkpointer_.FullCounts(superblocks_.current().members[device.value].joined, upto);
+  return checkpointer_.FullCounts(full_since_[device.value], upto);
 }
 
 Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {

@@ -7,7 +7,9 @@
 //
 // A device is lost when it fails a write or flush, or when somebody says so (Fail). A replacement
 // joins: every word of the one before becomes `absent`, and it is `joining` until Rebuilder has
-// brought everything onto it and TryOk finds nothing missing.
+// brought everything onto it and TryOk finds nothing missing. A device that was away at an opening
+// and is back at a later one (ArrayImpl::TakeBack) keeps its words: it is joining too, until what
+// it missed is written and what it had is verified.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,8 @@ class Membership {
         changes_(core.loop),
         reasons_(core.geometry.devices()),
         joined_sequence_(core.geometry.devices(), 0),
-        joined_states_(core.geometry.devices(), 0) {}
+        joined_states_(core.geometry.devices(), 0),
+        full_since_(core.geometry.devices(), 0) {}
 
   // From now on the array goes on without a device that fails. Everything up to `sequence` was
   // there when the array opened.
@@ -79,6 +82,9 @@ class Membership {
   // Makes a joining device `ok` if nothing is missing on it any more and FullCounts; false if not.
   Task<bool> TryOk(DeviceIndex device, uint64_t upto);
 
+  // Zeros, flushed, on a device that is not part of the array.
+  Task<Status> WipeArea(Device& device, uint64_t offset_bytes, uint64_t length_bytes);
+
   // Why a device was lost in this life; empty if it was not.
   [[nodiscard]] const std::string& Reason(DeviceIndex device) const {
     return reasons_[device.value];
@@ -97,6 +103,7 @@ class Membership {
   Task<Status> WriteDown();
   Task<Status> Wipe(Device& device, DeviceIndex index);
   void TakeIn(const Join& join);
+  [[nodiscard]] MemberState StateOf(DeviceIndex device) const;
   void StopForTooMany();
 
   Core& core_;
@@ -111,6 +118,8 @@ class Membership {
   std::optional<Join> join_;               // to be taken in by the change under way
   std::vector<uint64_t> joined_sequence_;  // of joining devices: what came before is not on them
   std::vector<uint64_t> joined_states_;
+  std::vector<uint64_t> full_since_;  // epoch of which a full checkpoint makes a joining device ok
+  uint64_t by_decision_ = 0;          // mask: failed by somebody, not by a request
 };
 
 }  // namespace eplog

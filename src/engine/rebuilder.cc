@@ -46,8 +46,44 @@ uint64_t Rebuilder::Gaps(StripeIndex stripe) const {
   return gaps;
 }
 
+void Rebuilder::SetPace(const RebuildPace& pace) {
+  pace_ = pace;
+  limit_since_us_ = core_.loop.NowUs();
+  limit_since_bytes_ = rebuilt_bytes_;
+  wake_.NotifyAll();
+}
+
+// What ran ahead of the limit is made up for. Time in which nothing could be done gives no credit
+// for more than a second.
+Task<void> Rebuilder::KeepLimit() {
+  while (pace_.bytes_per_second != 0 && !Ended()) {
+    const uint64_t now = core_.loop.NowUs();
+    const uint64_t bytes = rebuilt_bytes_ - std::min(rebuilt_bytes_, limit_since_bytes_);
+    const uint64_t due = limit_since_us_ + bytes * 1'000'000 / pace_.bytes_per_second;
+    if (due <= now) {
+      if (due + 1'000'000 < now) {
+        limit_since_us_ = now;
+        limit_since_bytes_ = rebuilt_bytes_;
+      }
+      co_return;
+    }
+    co_await wake_.WaitUntil(due);
+  }
+}
+
+// Positions on SSDs that were away: what they hold is verified.
+uint64_t Rebuilder::Unverified(StripeIndex stripe) const {
+  uint64_t positions = 0;
+  for (uint64_t mask = core_.unverified; mask != 0; mask &= mask - 1) {
+    const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
+    const uint32_t index = core_.geometry.IndexOn(stripe, ssd);
+    positions |= core_.state->rows.Get(stripe, index).word.has_slot() ? uint64_t{1} << index : 0;
+  }
+  return positions;
+}
+
 bool Rebuilder::Busy() const {
-  return core_.last_request_us + kRecentUs > core_.loop.NowUs();
+  return pace_.yields && core_.last_request_us + kRecentUs > core_.loop.NowUs();
 }
 
 bool Rebuilder::CommitDue() const {
@@ -59,7 +95,8 @@ bool Rebuilder::CommitDue() const {
 Task<void> Rebuilder::Run() {
   while (!Ended()) {
     if (core_.joining == 0) {
-      rebuilt_bytes_ = 0;
+      rebuilt_bytes_ = limit_since_bytes_ = 0;
+      limit_since_us_ = core_.loop.NowUs();
       samples_.clear();
       co_await wake_.Wait();
       continue;
@@ -81,8 +118,15 @@ Task<Status> Rebuilder::Pass() {
     Task<Status> committing = CommitOld();
     committed = co_await committing;
   }
+  const uint64_t verifying = core_.unverified;
+  const uint64_t states = core_.states;
+  skipped_ = false;
+  verified_chunks_ = 0;
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
+  if (!skipped_ && states == core_.states && !Ended()) {
+    core_.unverified &= ~verifying;  // what is still wrong cannot be decoded
+  }
   EPLOG_CO_TRY(status);
   EPLOG_CO_TRY(committed);
   const uint64_t upto = appender_.applied().sequence;
@@ -141,12 +185,14 @@ Task<Status> Rebuilder::RebuildRows() {
   for (uint32_t at = 0; at < rows.groups() && !Ended(); ++at) {
     const uint32_t first = at * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(at).empty() && s < rows.StripesIn(at) && !Ended(); ++s) {
-      if (Gaps(StripeIndex(first + s)) != 0) {
+      if ((Gaps(StripeIndex(first + s)) | Unverified(StripeIndex(first + s))) != 0) {
         batch.push_back(StripeIndex(first + s));
       }
       if (batch.size() < stripes_of(Busy() ? kBytesBesideOthers : kBytesAtOnce)) {
         continue;
       }
+      Task<void> limit = KeepLimit();
+      co_await limit;
       group.Start(RebuildBatch(std::exchange(batch, {})));
       if (Busy()) {
         Task<Status> done = group.Wait();
@@ -178,6 +224,7 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
   Task<Status> admit =
       admission_.Admit(grant, {.blocks = RowMender::Blocks(stripes.size(), chunks)});
   Status status = co_await admit;
+  skipped_ = skipped_ || !status.ok();
   EPLOG_CO_TRY(status);
   std::vector<KeyedLocks::Guard> locks;
   for (const StripeIndex stripe : stripes) {
@@ -186,22 +233,41 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
   }
   const uint64_t states = core_.states;
   RowBatch batch(core_, reader_, stripes.size());
+  std::vector<uint64_t> doubtful;
   for (const StripeIndex stripe : stripes) {
-    if (Gaps(stripe) != 0) {
+    if ((Gaps(stripe) | Unverified(stripe)) != 0) {
       batch.Add(stripe);
+      doubtful.push_back(Unverified(stripe));
+      verified_chunks_ += static_cast<uint64_t>(std::popcount(doubtful.back()));
     }
   }
-  Task<void> reading = batch.ReadEnough();
+  Task<void> verifying = batch.ReadThese(doubtful);
+  co_await verifying;
+  const auto missing = [&](size_t at) {
+    return Gaps(batch.row(at).stripe) | (batch.row(at).bad & doubtful[at]);
+  };
+  std::vector<size_t> lacking;
+  for (size_t at = 0; at < batch.size(); ++at) {
+    if (missing(at) != 0) {
+      lacking.push_back(at);
+    }
+  }
+  Task<void> reading = batch.ReadEnough(lacking);
   co_await reading;
   std::vector<uint64_t> masks(batch.size());
-  for (size_t at = 0; at < batch.size(); ++at) {
-    const uint64_t gaps = Gaps(batch.row(at).stripe);
+  for (const size_t at : lacking) {
+    const uint64_t gaps = missing(at);
     Status decoded = batch.Decode(at, gaps);
     masks[at] = decoded.ok() ? gaps : 0;
     status = status.ok() ? std::move(decoded) : status;
   }
   Task<Result<uint64_t>> mending = mender_.Mend(batch, masks, states);
   Result<uint64_t> mended = co_await mending;
+  uint64_t lacked = 0;
+  for (const uint64_t mask : masks) {
+    lacked += static_cast<uint64_t>(std::popcount(mask));
+  }
+  skipped_ = skipped_ || !mended.ok() || *mended != lacked;
   EPLOG_CO_TRY(mended);
   core_.hooks.rebuilt_chunks += *mended;
   rebuilt_bytes_ += *mended * core_.geometry.chunk_bytes;
@@ -223,6 +289,10 @@ Rebuilder::Progress Rebuilder::GetProgress() const {
   for (uint64_t mask = JoiningSsds(); mask != 0; mask &= mask - 1) {
     const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
     progress.left_bytes += uint64_t{core_.state->absent(ssd)} * core_.geometry.chunk_bytes;
+    if ((core_.unverified >> ssd.value & 1) != 0) {
+      const uint64_t used = core_.geometry.slots - core_.space.free(ssd);
+      progress.left_bytes += (used - std::min(used, verified_chunks_)) * core_.geometry.chunk_bytes;
+    }
   }
   if (core_.joining == 0) {
     return progress;

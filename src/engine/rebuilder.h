@@ -49,6 +49,7 @@ class Rebuilder {
   // Something has joined.
   void Wake() { wake_.NotifyAll(); }
   Task<void> Close();
+  void SetPace(const RebuildPace& pace);
 
   struct Progress {
     uint64_t total_bytes = 0;
@@ -61,6 +62,7 @@ class Rebuilder {
   [[nodiscard]] bool Ended() const { return closing_ || core_.stop_error.has_value(); }
   [[nodiscard]] uint64_t JoiningSsds() const;
   [[nodiscard]] uint64_t Gaps(StripeIndex stripe) const;
+  [[nodiscard]] uint64_t Unverified(StripeIndex stripe) const;
   [[nodiscard]] bool Busy() const;
   [[nodiscard]] bool CommitDue() const;
   Task<void> Run();
@@ -70,6 +72,7 @@ class Rebuilder {
   Task<Status> RebuildBatch(std::vector<StripeIndex> stripes);
   void Sample();
   Task<void> Breathe(uint64_t since_us);
+  Task<void> KeepLimit();
 
   Core& core_;
   Appender& appender_;
@@ -84,7 +87,12 @@ class Rebuilder {
   WaitGroup running_;
   Event wake_;
   bool closing_ = false;
-  uint64_t rebuilt_bytes_ = 0;                         // since something is joining
+  RebuildPace pace_;
+  uint64_t limit_since_us_ = 0;  // what the limit counts from,
+  uint64_t limit_since_bytes_ = 0;
+  bool skipped_ = false;          // in this pass: something could not be looked at or mended
+  uint64_t verified_chunks_ = 0;  // in this pass
+  uint64_t rebuilt_bytes_ = 0;    // since something is joining
   std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes
 };
 

@@ -376,11 +376,14 @@ Task<Status> Recovery::CheckDamage() {
     }
   }
   if (newest_mark > position_.sequence) {
-    co_return Fail(ErrorCode::kCorrupt, "the log is damaged: entry " +
-                                            std::to_string(position_.sequence + 1) +
-                                            " cannot be found or verified, yet entries up to " +
-                                            std::to_string(newest_mark) +
-                                            " had been made durable; bring back missing members");
+    std::string damage = "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
+                         " cannot be found or verified, yet entries up to " +
+                         std::to_string(newest_mark) +
+                         " had been made durable; bring back missing members";
+    if (assembly_.beyond.empty()) {
+      co_return Fail(ErrorCode::kCorrupt, std::move(damage));
+    }
+    core_.log_damage = std::move(damage);
   }
   co_return OkStatus();
 }

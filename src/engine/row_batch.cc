@@ -98,11 +98,22 @@ Task<void> RowBatch::ReadAll() {
   co_await reading;
 }
 
-Task<void> RowBatch::ReadEnough() {
+Task<void> RowBatch::ReadThese(std::span<const uint64_t> masks) {
+  std::vector<Place> places;
+  for (size_t at = 0; at < rows_.size(); ++at) {
+    for (uint64_t mask = masks[at]; mask != 0; mask &= mask - 1) {
+      Wanted(at, static_cast<uint32_t>(std::countr_zero(mask)), places);
+    }
+  }
+  Task<void> reading = Read(std::move(places));
+  co_await reading;
+}
+
+Task<void> RowBatch::ReadEnough(std::span<const size_t> rows) {
   const Geometry& g = core_.geometry;
   while (true) {
     std::vector<Place> places;
-    for (size_t at = 0; at < rows_.size(); ++at) {
+    for (const size_t at : rows) {
       const Row& row = rows_[at];
       uint32_t coming = static_cast<uint32_t>(std::popcount(row.valid));
       for (uint32_t i = 0; i < g.n && coming < g.k(); ++i) {

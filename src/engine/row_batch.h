@@ -37,8 +37,10 @@ class RowBatch {
 
   // Everything that is on a device.
   Task<void> ReadAll();
-  // What decoding takes: k positions, data first, and others only where some are wrong.
-  Task<void> ReadEnough();
+  // Of each row these positions, as far as a device has them.
+  Task<void> ReadThese(std::span<const uint64_t> masks);
+  // What decoding these rows takes: k positions, data first, and others only where some are wrong.
+  Task<void> ReadEnough(std::span<const size_t> rows);
   // The positions `wanted` (mask) of a row that are not valid, from those that are, checked against
   // their CRCs; they are valid then. kTooManyFailures if too few are; kCorrupt if the result is not
   // what the row says.

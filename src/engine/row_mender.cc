@@ -11,8 +11,20 @@ struct Mending {
   std::vector<RowBatch::Place> places;
 };
 
+// None where the only ones left are for commits: its turn comes again.
+SlotWord TakeSlot(Core& core, DeviceIndex ssd, uint64_t states, Grant* granted) {
+  if (!core.IsCurrent(ssd, states)) {
+    return SlotWord::Absent();
+  }
+  if (granted != nullptr) {
+    return granted->Holds(ssd) ? granted->TakeSlot(ssd) : SlotWord::Absent();
+  }
+  const bool spare = core.space.free(ssd) > core.geometry.commit_width();
+  return spare ? SlotWord::At(core.space.Claim(ssd)) : SlotWord::Absent();
+}
+
 void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint64_t states,
-               Mending& mending) {
+               Grant* granted, Mending& mending) {
   const Geometry& g = core.geometry;
   const RowBatch::Row& row = batch.row(at);
   RowRecord record;
@@ -20,13 +32,11 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint
   for (; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
     const DeviceIndex ssd = g.SsdOf(row.stripe, index);
-    if (!core.IsCurrent(ssd, states) || core.space.free(ssd) <= g.commit_width()) {
-      continue;  // those are for commits; its turn comes again
+    const SlotWord word = TakeSlot(core, ssd, states, granted);
+    if (word.has_slot()) {
+      record.changes.push_back({static_cast<uint8_t>(index), word, row.words[index].crc, 0});
+      mending.places.push_back({at, index, ssd, word.slot()});
     }
-    const SlotIndex slot = core.space.Claim(ssd);
-    record.changes.push_back(
-        {static_cast<uint8_t>(index), SlotWord::At(slot), row.words[index].crc, 0});
-    mending.places.push_back({at, index, ssd, slot});
   }
   if (!record.changes.empty()) {
     auto write = std::make_unique<RecordWrite>();
@@ -54,10 +64,10 @@ uint64_t RowMender::Blocks(uint64_t rows, uint32_t chunks) {
 }
 
 Task<Result<uint64_t>> RowMender::Mend(RowBatch& batch, std::span<const uint64_t> masks,
-                                       uint64_t states) {
+                                       uint64_t states, Grant* granted) {
   Mending mending;
   for (size_t at = 0; at < batch.size(); ++at) {
-    TakeSlots(core_, batch, at, masks[at], states, mending);
+    TakeSlots(core_, batch, at, masks[at], states, granted, mending);
   }
   Task<Status> writing = batch.Write(std::move(mending.places));
   Status failure = co_await writing;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/admission.h"
 #include "engine/appender.h"
 #include "engine/core.h"
 #include "engine/row_batch.h"
@@ -22,9 +23,11 @@ class RowMender {
 
   // Writes the positions masks[at] of row `at`, which are valid in the batch, to new slots on their
   // SSDs; the caller holds the locks of the rows. A chunk for which there is no slot that commits
-  // can spare is left out, and so is one whose SSD changed since `states`. The chunks that were
-  // mended; an error if the array has stopped, or kBusy if devices changed meanwhile.
-  Task<Result<uint64_t>> Mend(RowBatch& batch, std::span<const uint64_t> masks, uint64_t states);
+  // can spare is left out, and so is one whose SSD changed since `states`. Slots that were admitted
+  // into `granted` are taken instead. The chunks that were mended; an error if the array has
+  // stopped, or kBusy if devices changed meanwhile.
+  Task<Result<uint64_t>> Mend(RowBatch& batch, std::span<const uint64_t> masks, uint64_t states,
+                              Grant* granted = nullptr);
 
  private:
   Core& core_;

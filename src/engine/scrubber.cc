@@ -12,24 +12,13 @@
 namespace eplog {
 namespace {
 
-constexpr size_t kMaxFindings = 1000;
 constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD
 constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
 constexpr size_t kBatchesAtOnce = 2;
 constexpr size_t kLogStripesAtOnce = 16;
 constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
-constexpr size_t kNotListed = SIZE_MAX;
 
 }  // namespace
-
-size_t Scrubber::Add(Finding finding) {
-  ++report.problems_found;
-  if (report.findings.size() == kMaxFindings) {
-    return kNotListed;
-  }
-  report.findings.push_back(std::move(finding));
-  return report.findings.size() - 1;
-}
 
 Finding Scrubber::Describe(StripeIndex stripe, uint32_t index, std::string what) const {
   const Geometry& g = core_.geometry;
@@ -52,7 +41,7 @@ void Scrubber::CheckReferences() {
   const auto problem = [this](std::string what) {
     Finding finding;
     finding.what = std::move(what);
-    Add(std::move(finding));
+    findings_.Add(std::move(finding));
   };
   std::vector<std::vector<bool>> seen(g.n, std::vector<bool>(g.slots, false));
   core_.state->ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {
@@ -198,13 +187,13 @@ Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wr
 void Scrubber::CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings) {
   const RowBatch::Row& row = batch.row(at);
   const uint64_t wrong_parity = batch.WrongParity(at);
-  ++report.rows_checked;
-  report.chunks_checked += static_cast<uint64_t>(std::popcount(row.valid | row.bad));
-  report.parity_checked += static_cast<uint64_t>(std::popcount(row.valid >> core_.geometry.k()));
+  ++report_.rows_checked;
+  report_.chunks_checked += static_cast<uint64_t>(std::popcount(row.valid | row.bad));
+  report_.parity_checked += static_cast<uint64_t>(std::popcount(row.valid >> core_.geometry.k()));
   for (uint64_t mask = row.bad | wrong_parity; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
     const bool parity = (wrong_parity >> index & 1) != 0;
-    findings.push_back(Add(
+    findings.push_back(findings_.Add(
         Describe(row.stripe, index,
                  parity ? "does not match the data" : "is unreadable, or its checksum is wrong")));
   }
@@ -220,13 +209,11 @@ Task<Status> Scrubber::HealStripe(StripeIndex stripe, std::vector<size_t> findin
     static_cast<void>(error);  // no room, or devices changed: it stays as found
     co_return OkStatus();
   }
-  report.healed += outcome->healed;
-  report.lost += outcome->lost;
+  report_.healed += outcome->healed;
+  report_.lost += outcome->lost;
   for (const size_t at : findings) {
-    if (at != kNotListed) {
-      report.findings[at].outcome =
-          outcome->lost == 0 ? Finding::Outcome::kHealed : Finding::Outcome::kLost;
-    }
+    findings_.SetOutcome(at,
+                         outcome->lost == 0 ? Finding::Outcome::kHealed : Finding::Outcome::kLost);
   }
   co_return OkStatus();
 }
@@ -240,10 +227,10 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
     Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
     const Status retired = co_await retiring;
     const bool gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
-    report.healed += gone ? findings.size() : 0;
+    report_.healed += gone ? findings.size() : 0;
     for (const size_t at : findings) {
-      if (at != kNotListed && gone) {
-        report.findings[at].outcome = Finding::Outcome::kHealed;
+      if (gone) {
+        findings_.SetOutcome(at, Finding::Outcome::kHealed);
       }
     }
   }
@@ -259,7 +246,7 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
   if (view.zeros) {
     co_return;  // trimmed chunks: nothing on any device
   }
-  ++report.log_stripes_checked;
+  ++report_.log_stripes_checked;
   // Whatever happens to it meanwhile, what it is made of stays where it is.
   Pins pins(core_);
   for (const LogStripeMember& member : view.members) {
@@ -277,11 +264,12 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
     Task<Status> read = reader_.ReadSlot(ssd, member.word, member.crc, buffers[i].span());
     const Status status = co_await read;
     const bool there = !member.word.is_absent() && core_.members.live(ssd);
-    report.chunks_checked += there ? 1 : 0;
+    report_.chunks_checked += there ? 1 : 0;
     all = all && status.ok();
     if (!status.ok() && there) {
-      findings.push_back(Add(Describe(g.StripeOf(member.chunk), g.IndexInStripe(member.chunk),
-                                      "its newest version: " + status.error().ToString())));
+      findings.push_back(
+          findings_.Add(Describe(g.StripeOf(member.chunk), g.IndexInStripe(member.chunk),
+                                 "its newest version: " + status.error().ToString())));
     }
   }
   std::array<std::byte*, kMaxParity> parity{};
@@ -298,7 +286,7 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
     if (!core_.members.live(g.LogDevice(j)) || joining) {
       continue;
     }
-    ++report.parity_checked;
+    ++report_.parity_checked;
     Task<Status> reading = reader_.ReadLogChunk(j, view.place, view.log_crcs[j], stored.span());
     const Status status = co_await reading;
     const bool differs =
@@ -308,7 +296,7 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
       finding.device = g.DeviceName(g.LogDevice(j));
       finding.what = "log chunk at place " + std::to_string(view.place) + ": " +
                      (differs ? "does not match its members" : status.error().ToString());
-      findings.push_back(Add(std::move(finding)));
+      findings.push_back(findings_.Add(std::move(finding)));
     }
   }
 }

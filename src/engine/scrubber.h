@@ -10,6 +10,7 @@
 #include "engine/appender.h"
 #include "engine/chunk_reader.h"
 #include "engine/core.h"
+#include "engine/findings.h"
 #include "engine/healer.h"
 #include "engine/row_batch.h"
 #include "eplog/array.h"
@@ -19,8 +20,13 @@ namespace eplog {
 class Scrubber {
  public:
   // Without a healer nothing can be healed.
-  Scrubber(Core& core, ChunkReader& reader, Appender& appender, Healer* healer)
-      : core_(core), reader_(reader), appender_(appender), healer_(healer) {}
+  Scrubber(Core& core, ChunkReader& reader, Appender& appender, Healer* healer, Findings& findings)
+      : core_(core),
+        reader_(reader),
+        appender_(appender),
+        healer_(healer),
+        findings_(findings),
+        report_(findings.report) {}
 
   struct Options {
     bool heal = false;
@@ -30,8 +36,6 @@ class Scrubber {
   Task<Status> Run(Options options, const Progress& progress);
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
   void CheckReferences();
-
-  CheckReport report;
 
  private:
   struct Span {
@@ -48,7 +52,6 @@ class Scrubber {
   Task<Status> ScrubLogStripe(Span stripe);
   Task<void> CheckLogStripe(Span stripe, std::vector<size_t>& findings);
   Task<Status> HealStripe(StripeIndex stripe, std::vector<size_t> findings);
-  size_t Add(Finding finding);
   Finding Describe(StripeIndex stripe, uint32_t index, std::string what) const;
   void CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings);
   [[nodiscard]] bool Busy() const;
@@ -60,6 +63,8 @@ class Scrubber {
   ChunkReader& reader_;
   Appender& appender_;
   Healer* healer_;
+  Findings& findings_;
+  CheckReport& report_;
   Options options_;
   const Progress* progress_ = nullptr;
   uint64_t total_ = 0;

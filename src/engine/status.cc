@@ -22,7 +22,7 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
     }
     if ((core_.joining >> i & 1) != 0) {
       device.state = DeviceState::kRebuilding;
-    } else if (!core_.members.live(index)) {
+    } else if (!core_.members.live(index) || (core_.lent >> i & 1) != 0) {
       const bool there = assembly_.devices[i] != nullptr || assembly_.stale[i];
       device.state = there ? DeviceState::kFailed : DeviceState::kMissing;
     }

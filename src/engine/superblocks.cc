@@ -14,6 +14,12 @@ Uuid RandomUuid(Random& random) {
   return uuid;
 }
 
+void Superblocks::Return(DeviceIndex device, uint64_t generation) {
+  generations_[device.value] = generation;
+  const bool log = core_.geometry.IsLog(device);
+  current_.members[device.value].state = log ? MemberState::kJoining : MemberState::kReturning;
+}
+
 Task<Status> Superblocks::Write() {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
@@ -25,6 +31,27 @@ Task<Status> Superblocks::Write() {
   }
   Task<Status> all = group.Wait();
   co_return co_await all;
+}
+
+Task<uint32_t> Superblocks::DamagedCopies(DeviceIndex device) {
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  uint32_t damaged = 0;
+  const uint64_t newest = generations_[device.value];
+  // The first one on a device has nothing of this membership beside it.
+  for (uint64_t generation = newest > 1 ? newest - 1 : newest; generation <= newest; ++generation) {
+    const uint64_t copy = generation % 2;
+    const Buffer buffer = core_.pool.Get(kSuperblockCopyBytes);
+    Task<Status> reading =
+        core_.members.ReadBytes(device, kSuperblockCopyOffset[copy], buffer.span());
+    const Status read = co_await reading;
+    const Result<Superblock> found =
+        read.ok() ? DecodeSuperblock(buffer.span()) : Fail(ErrorCode::kIo, "unreadable");
+    if (!found.ok() || found->generation != generation || found->index != device) {
+      damaged |= 1U << copy;
+    }
+  }
+  co_return core_.members.live(device) ? damaged : 0;
 }
 
 Task<Status> Superblocks::WriteOne(DeviceIndex device) {

@@ -25,12 +25,17 @@ class Superblocks {
   }
   // A device in the place of another: it bears no superblock yet.
   void Join(DeviceIndex device) { generations_[device.value] = 0; }
+  // The device that was away is part of the next epoch; its newest superblock is of this
+  // generation.
+  void Return(DeviceIndex device, uint64_t generation);
   void SetBase(const Epoch& base) { current_.base = base; }
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }
 
   // Writes the current content to every live device and flushes it there.
   Task<Status> Write();
+  // Which of the two copies on a device is not what was written there last (bit 0: A).
+  Task<uint32_t> DamagedCopies(DeviceIndex device);
 
  private:
   Task<Status> WriteOne(DeviceIndex device);

@@ -97,7 +97,7 @@ Status LoadMembers(const SuperblockBytes& from, Superblock& to) {
   for (size_t i = 0; i < to.members.size(); ++i) {
     const wire::MemberBytes& member = from.members[i];
     if (member.state < static_cast<uint8_t>(MemberState::kOk) ||
-        member.state > static_cast<uint8_t>(MemberState::kJoining)) {
+        member.state > static_cast<uint8_t>(MemberState::kReturning)) {
       return Wrong("a member has an unknown state");
     }
     to.members[i] = {member.uuid, static_cast<MemberState>(member.state), member.joined};

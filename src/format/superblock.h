@@ -17,9 +17,11 @@ namespace eplog {
 inline constexpr uint32_t kFormatVersion = 1;
 
 enum class MemberState : uint8_t {
-  kOk = 1,       // trusted
-  kLost = 2,     // not part of this epoch: what it holds is stale
-  kJoining = 3,  // replaced, not everything is on it
+  kOk = 1,         // trusted
+  kLost = 2,       // not part of this epoch: what it holds is stale
+  kJoining = 3,    // replaced, not everything is on it
+  kFailed = 4,     // as kLost, and by decision: it does not return by itself
+  kReturning = 5,  // was lost and is back: what it held is being verified, what it missed written
 };
 
 struct MemberEntry {
@@ -27,6 +29,10 @@ struct MemberEntry {
   MemberState state = MemberState::kOk;
   uint64_t joined = 0;  // number of the epoch in which this device joined
   bool operator==(const MemberEntry&) const = default;
+  // Part of the epoch.
+  [[nodiscard]] bool is_live() const {
+    return state != MemberState::kLost && state != MemberState::kFailed;
+  }
 };
 
 // Newest checkpoint that counts (I9). Root pages lie at the same blocks of every SSD in ssd_mask.

@@ -25,6 +25,7 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
   };
   static constexpr Entry kVerbs[] = {
       {"status", &DaemonVerbs::GetStatus},
+      {"lost", &DaemonVerbs::FindLost},
       {"commit", &DaemonVerbs::Commit},
       {"checkpoint", &DaemonVerbs::Checkpoint},
       {"volume-create", &DaemonVerbs::CreateVolume},
@@ -34,6 +35,7 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"umount", &DaemonVerbs::Umount},
       {"discard", &DaemonVerbs::Discard},
       {"buffers", &DaemonVerbs::SetBuffers},
+      {"pace", &DaemonVerbs::SetPace},
       {"fail", &DaemonVerbs::FailDevice},
       {"replace", &DaemonVerbs::ReplaceDevice},
       {"scrub", &DaemonVerbs::Scrub},
@@ -70,6 +72,16 @@ void DaemonVerbs::Closed(Status status) {
 
 Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progress*/) {
   co_return StatusToJson(array_.GetStatus(), serving_);
+}
+
+Task<Result<Json>> DaemonVerbs::FindLost(Json /*request*/, ProgressSink /*progress*/) {
+  Task<Result<LossReport>> finding = array_.FindLost();
+  const Result<LossReport> found = co_await finding;
+  if (!found.ok()) {
+    Error error = found.error();
+    co_return Fail(std::move(error));
+  }
+  co_return LossToJson(*found);
 }
 
 Task<Result<Json>> DaemonVerbs::Commit(Json /*request*/, ProgressSink progress) {
@@ -199,6 +211,18 @@ Task<Result<Json>> DaemonVerbs::SetBuffers(Json request, ProgressSink /*progress
                                                     std::to_string(kMaxBufferChunks));
   }
   array_.SetBuffers({.device_chunks = *chunks, .stripes = *stripes});
+  co_return Json();
+}
+
+// {"yields": bool, "bytes_per_second": N}, both needed.
+Task<Result<Json>> DaemonVerbs::SetPace(Json request, ProgressSink /*progress*/) {
+  const auto yields = request.find("yields");
+  const auto most = request.find("bytes_per_second");
+  if (yields == request.end() || !yields->is_boolean() || most == request.end() ||
+      !most->is_number_unsigned()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "yields is a boolean, bytes_per_second a number");
+  }
+  array_.SetRebuildPace({.yields = yields->get<bool>(), .bytes_per_second = most->get<uint64_t>()});
   co_return Json();
 }
 

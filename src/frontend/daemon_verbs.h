@@ -2,6 +2,7 @@
 // arguments...}:
 //
 //   status                            the document of status_json.h
+//   lost                              what is beyond repair, as report_json.h has it
 //   commit                            null; with progress; durable
 //   checkpoint                        null; counts
 //   volume-create  name, size_bytes   {"id"}
@@ -55,6 +56,7 @@ class DaemonVerbs {
   static Handler HandlerOf(const std::string& verb);
 
   Task<Result<Json>> GetStatus(Json request, ProgressSink progress);
+  Task<Result<Json>> FindLost(Json request, ProgressSink progress);
   Task<Result<Json>> Commit(Json request, ProgressSink progress);
   Task<Result<Json>> Checkpoint(Json request, ProgressSink progress);
   Task<Result<Json>> Discard(Json request, ProgressSink progress);
@@ -64,6 +66,7 @@ class DaemonVerbs {
   Task<Result<Json>> Plan(Json request, ProgressSink progress);
   Task<Result<Json>> InjectFaults(Json request, ProgressSink progress);
   Task<Result<Json>> SetBuffers(Json request, ProgressSink progress);
+  Task<Result<Json>> SetPace(Json request, ProgressSink progress);
   Task<Result<Json>> CreateVolume(Json request, ProgressSink progress);
   Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
   Task<Result<Json>> ResizeVolume(Json request, ProgressSink progress);

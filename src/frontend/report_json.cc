@@ -37,11 +37,24 @@ Json ReportToJson(const CheckReport& report) {
           {"chunks_checked", report.chunks_checked},
           {"parity_checked", report.parity_checked},
           {"log_stripes_checked", report.log_stripes_checked},
+          {"metadata_blocks_checked", report.metadata_blocks_checked},
           {"problems_found", report.problems_found},
           {"healed", report.healed},
           {"lost", report.lost},
           {"problems", problems},
           {"findings", findings}};
+}
+
+Json LossToJson(const LossReport& report) {
+  Json ranges = Json::array();
+  for (const LostRange& range : report.ranges) {
+    ranges.push_back({{"volume", range.volume},
+                      {"offset_bytes", range.offset_bytes},
+                      {"length_bytes", range.length_bytes}});
+  }
+  return {{"lost_bytes", report.lost_bytes},
+          {"lost", std::move(ranges)},
+          {"log_damage", OrNull(report.log_damage)}};
 }
 
 }  // namespace eplog

@@ -1,4 +1,5 @@
-// What a check or scrub found, as one JSON document (`eplog check --json`, `eplog scrub --json`).
+// What a check, a scrub or a look for losses found, each as one JSON document (`eplog check
+// --json`, `eplog scrub --json`, `eplog status --lost --json`).
 #pragma once
 
 #include "eplog/array.h"
@@ -7,5 +8,7 @@
 namespace eplog {
 
 [[nodiscard]] Json ReportToJson(const CheckReport& report);
+// {"lost_bytes","lost":[{"volume","offset_bytes","length_bytes"}...],"log_damage": text or null}
+[[nodiscard]] Json LossToJson(const LossReport& report);
 
 }  // namespace eplog

@@ -143,7 +143,8 @@ TEST_P(DeviceLoss, AnyTwoDevicesMayFailAndBeReplaced) {
   }
 }
 
-// After the kill of the process the device answers again; but it has missed something.
+// After the kill of the process the device answers again; but it has missed something, and counts
+// only when it has that.
 TEST_P(DeviceLoss, WhoFailedIsNotTrustedAfterwards) {
   for (uint32_t device = 0; device < kDevices; ++device) {
     Make();
@@ -158,8 +159,10 @@ TEST_P(DeviceLoss, WhoFailedIsNotTrustedAfterwards) {
     ASSERT_EQ(State(device), DeviceState::kFailed);
     test_->Kill();
     test_->Open();
-    EXPECT_EQ(State(device), DeviceState::kFailed) << "device " << device;
+    EXPECT_EQ(State(device), DeviceState::kRebuilding) << "device " << device;
     ExpectContent("after the kill");
+    AwaitOk(device);
+    ExpectContent("when it counts again");
     test_.reset();
   }
 }
@@ -186,6 +189,34 @@ TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
   EXPECT_TRUE(std::equal(model_.begin(), model_.begin() + 10 * kStripe,
                          test_->Read(volume_, 0, 10 * kStripe).begin()));
   test_->Kill();
+}
+
+// No log chunk protects what is pending then: what a flush calls durable has parity on the SSDs.
+TEST_P(DeviceLoss, WithoutLogDevicesAFlushCommits) {
+  Make();
+  Fill();
+  for (const uint32_t log : {kSsdCount, kSsdCount + 1}) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(log, "by hand")).ok());
+  }
+  const auto pending = [this] { return test_->array->GetStatus().pending_chunks; };
+  for (uint64_t round = 0; round < 3; ++round) {
+    Write(2 * kStripe + round * kChunk, kChunk);
+    Write(7 * kStripe, 2 * kChunk);
+    EXPECT_GT(pending(), 0U);
+    if (round == 1) {
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->Flush(volume_, 0, kSize)).ok());
+    } else {
+      Flush();
+    }
+    EXPECT_EQ(pending(), 0U);
+  }
+  ExpectContent("after the flushes");
+  const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
+  test_->Kill();
+  test_->Open();
+  ExpectContent("after the kill");
 }
 
 // A replacement that fails at once is no member, and the next one may come.

@@ -96,7 +96,7 @@ inline Superblock AnySuperblock(Random& random) {
   }
   for (uint32_t i = 0; i < sb.geometry.devices(); ++i) {
     sb.members.push_back({TestUuid(static_cast<uint8_t>(i)),
-                          static_cast<MemberState>(random.Between(1, 3)), AnyMagnitude(random)});
+                          static_cast<MemberState>(random.Between(1, 5)), AnyMagnitude(random)});
   }
   return sb;
 }

@@ -132,7 +132,7 @@ TEST(Superblock, ImpossibleContentBehindAGoodCrcIsRefused) {
       {"checkpoint at the end of numbers",
        [](Superblock& s) { s.checkpoint.root_block = UINT64_MAX; }},
       {"member state 0", [](Superblock& s) { s.members[1].state = MemberState{0}; }},
-      {"member state 4", [](Superblock& s) { s.members[3].state = MemberState{4}; }},
+      {"member state 6", [](Superblock& s) { s.members[3].state = MemberState{6}; }},
   };
   for (const Wrong& wrong : wrongs) {
     Superblock sb = Plain();

@@ -88,6 +88,7 @@ class FakeArray final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override { co_return uint64_t{0}; }
   Task<Result<CheckReport>> Check(Progress progress) override;
+  Task<Result<LossReport>> FindLost() override { co_return LossReport(); }
   Task<Result<CheckReport>> Scrub(bool /*heal*/, Progress progress) override {
     return Check(std::move(progress));
   }
@@ -107,6 +108,7 @@ class FakeArray final : public Array {
     co_return plan;
   }
   void SetBuffers(const BufferSizes& /*sizes*/) override {}
+  void SetRebuildPace(const RebuildPace& /*pace*/) override {}
 
  private:
   static constexpr uint64_t kPage = 4096;

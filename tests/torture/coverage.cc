@@ -16,6 +16,10 @@ uint64_t Struck(const Coverage& coverage, IoKind kind) {
   return both[0] + both[1];
 }
 
+constexpr const char* kFailureNames[kFailures] = {"died",       "failed a write", "failed a flush",
+                                                  "read badly", "hung",           "lied"};
+constexpr const char* kPhaseNames[kPhases] = {"commit", "checkpoint", "rebuild", "recovery"};
+
 uint64_t StruckInRecovery(const Coverage& coverage) {
   uint64_t sum = 0;
   for (const auto& both : coverage.struck) {
@@ -74,6 +78,15 @@ std::string Coverage::ToString() const {
     text += "  " + name + pad(std::to_string(struck[i][0]), 40 - name.size()) +
             pad(std::to_string(struck[i][1]), 13) + "\n";
   }
+  text += "crashes after a device ...              commit  checkpoint     rebuild    recovery\n";
+  for (size_t failure = 0; failure < kFailures; ++failure) {
+    const std::string name = kFailureNames[failure];
+    text += "  " + name + std::string(32 - name.size(), ' ');
+    for (const uint64_t count : pairs[failure]) {
+      text += pad(std::to_string(count), 12);
+    }
+    text += "\n";
+  }
   const std::vector<std::pair<const char*, uint64_t>> lines = {
       {"seeds", seeds},
       {"operations", operations},
@@ -108,6 +121,7 @@ std::string Coverage::ToString() const {
       {"  chunks healed", healed},
       {"  liars made whole", made_whole},
       {"sectors corrupted", corrupt_sectors},
+      {"devices taken back", taken_back},
       {"devices replaced", replaced},
       {"devices rebuilt", repaired},
       {"chunks rebuilt", rebuilt_chunks},
@@ -154,8 +168,16 @@ std::string Coverage::Missing(uint64_t least) const {
   need("devices that read badly", doomed[3]);
   need("devices that hung", doomed[4]);
   need("devices that lied", doomed[5]);
+  for (size_t failure = 0; failure < kFailures; ++failure) {
+    for (size_t phase = 0; phase < kPhases; ++phase) {
+      need(std::string("crashes in ") + kPhaseNames[phase] + " after a device " +
+               kFailureNames[failure],
+           pairs[failure][phase]);
+    }
+  }
   need("scrubs", scrubs);
   need("chunks healed", healed);
+  need("devices taken back", taken_back);
   need("devices replaced", replaced);
   need("devices rebuilt", repaired);
   need("ring wraps", ring_wraps);

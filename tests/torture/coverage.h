@@ -9,6 +9,11 @@
 
 namespace eplog::torture {
 
+// What was at work when a crash struck.
+enum class Phase : uint8_t { kCommit, kCheckpoint, kRebuild, kRecovery };
+inline constexpr size_t kPhases = 4;
+inline constexpr size_t kFailures = 6;  // as many as Doom::Style has
+
 struct Coverage {
   // Crashes by the kind of the I/O that they struck: [0] while running, [1] during recovery.
   std::array<std::array<uint64_t, 2>, kIoKinds> struck{};
@@ -35,12 +40,15 @@ struct Coverage {
   uint64_t lossy_probes = 0;  // of them with devices lost
   uint64_t weak_probes = 0;   // of them judged by the weaker rule of journal mode log
   uint64_t full_checks = 0;
-  std::array<uint64_t, 6> doomed{};  // devices that failed while running, by Doom::Style
+  std::array<uint64_t, kFailures> doomed{};  // devices that failed while running, by Doom::Style
+  // Crashes in a phase with a failure of each style since the last opening was complete.
+  std::array<std::array<uint64_t, kPhases>, kFailures> pairs{};
   uint64_t corrupt_sectors = 0;
   uint64_t scrubs = 0;
   uint64_t scrub_findings = 0;
   uint64_t healed = 0;      // chunks, by scrubs
   uint64_t made_whole = 0;  // devices with wrong content that a scrub put right
+  uint64_t taken_back = 0;  // devices that were away
   uint64_t replaced = 0;    // devices joined
   uint64_t repaired = 0;    // and became ok
   uint64_t rebuilt_chunks = 0;

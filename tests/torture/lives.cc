@@ -55,6 +55,27 @@ Strike World::RandomStrike(bool recovering) {
   return strike;
 }
 
+void World::CountPairs(bool recovering) {
+  const SimBus& bus = machine_->bus();
+  const auto struck = [&](IoKind kind) { return bus.stricken() && bus.struck_kind() == kind; };
+  std::array<bool, kPhases> at{};
+  at[static_cast<size_t>(Phase::kRecovery)] = recovering;
+  if (!recovering) {
+    at[static_cast<size_t>(Phase::kCommit)] = struck(IoKind::kParity);
+    at[static_cast<size_t>(Phase::kCheckpoint)] =
+        struck(IoKind::kCheckpointPage) || struck(IoKind::kCheckpointRoot);
+    const ArrayStatus status = array_->GetStatus();
+    at[static_cast<size_t>(Phase::kRebuild)] = std::any_of(
+        status.devices.begin(), status.devices.end(),
+        [](const DeviceStatus& device) { return device.state == DeviceState::kRebuilding; });
+  }
+  for (size_t failure = 0; failure < kFailures; ++failure) {
+    for (size_t phase = 0; phase < kPhases; ++phase) {
+      coverage_.pairs[failure][phase] += failures_[failure] && at[phase] ? 1 : 0;
+    }
+  }
+}
+
 // The machine stops here; `recovering`: in the middle of an opening.
 void World::Crash(bool recovering) {
   const bool power = random_.Chance(plan_.power);
@@ -66,6 +87,7 @@ void World::Crash(bool recovering) {
   }
   Say(std::string(power ? "POWER CUT" : "KILL") + (recovering ? " in recovery" : "") +
       (bus.stricken() ? std::string(" at ") + IoKindName(bus.struck_kind()) : ", quiet"));
+  CountPairs(recovering);
   DropArray();
   oracle_.Crashed();
   // The same moment ends in other ways on copies.
@@ -100,6 +122,7 @@ void World::Live() {
       random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
   lying_.clear();
+  failures_.fill(false);
   ArmDooms(false);
   scene_.suspect = [this](size_t device) {
     return unreliable_.contains(static_cast<uint8_t>(device));

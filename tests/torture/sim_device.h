@@ -84,7 +84,7 @@ struct Doom {
   uint8_t device = 0;
   uint64_t countdown = 1;
 };
-inline constexpr int kDoomStyles = 6;
+inline constexpr int kDoomStyles = 6;  // Coverage::pairs has as many
 
 class SimBus {
  public:

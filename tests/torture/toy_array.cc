@@ -95,6 +95,7 @@ class ToyArray final : public Array {
   Task<Status> Checkpoint(CheckpointKind kind) override;
   Task<Result<uint64_t>> DiscardFree(Progress /*progress*/) override { co_return uint64_t{0}; }
   Task<Result<CheckReport>> Check(Progress progress) override;
+  Task<Result<LossReport>> FindLost() override { co_return LossReport(); }
   Task<Result<CheckReport>> Scrub(bool /*heal*/, Progress progress) override {
     return Check(std::move(progress));
   }
@@ -109,6 +110,7 @@ class ToyArray final : public Array {
     co_return Fail(ErrorCode::kUnsupported, "a toy makes no plans");
   }
   void SetBuffers(const BufferSizes& /*sizes*/) override {}
+  void SetRebuildPace(const RebuildPace& /*pace*/) override {}
 
  private:
   [[nodiscard]] bool Has(ToyBug bug) const { return members_.bug == bug; }

@@ -250,6 +250,7 @@ bool World::TryOpen(bool may_be_struck) {
     std::swap(inspection.devices[i - 1], inspection.devices[random_.Below(i)]);
   }
   inspection.options = Options(hooks_);
+  inspection.options.take_back = !random_.OneIn(4);
   inspection.adopt = true;
   inspection.whole = away_.empty();
   inspection.full_check = away_.empty() && rotten_.empty() && random_.OneIn(3);
@@ -296,7 +297,7 @@ bool World::TryOpen(bool may_be_struck) {
   array_ = std::move(inspection.array);
   missed_.insert(withheld.begin(), withheld.end());
   if (array_ != nullptr) {
-    Reconcile(array_->GetStatus());
+    Reconcile(array_->GetStatus(), withheld);
   }
   logs_degraded_ = std::any_of(missed_.begin(), missed_.end(),
                                [&](uint8_t device) { return device >= plan_.n; });
@@ -304,14 +305,21 @@ bool World::TryOpen(bool may_be_struck) {
 }
 
 // A device that only missed openings that were struck may be good or stale: the array says which.
-// One that missed an opening that succeeded is stale for good (P6).
-void World::Reconcile(const ArrayStatus& status) {
+// One that missed an opening that succeeded lacks something (P6), until it was taken back and has
+// all that it missed; whether it really has is seen when others are lost.
+void World::Reconcile(const ArrayStatus& status, const DeviceSet& withheld) {
   for (size_t i = 0; i < status.devices.size(); ++i) {
     const auto device = static_cast<uint8_t>(i);
     const bool ok = status.devices[i].state == DeviceState::kOk;
-    if (ok && missed_.contains(device)) {
-      Violate("P6: " + status.devices[i].name + " missed an opening and is called ok");
-    } else if (ok && !doomed_.contains(device)) {
+    const bool back = ok || status.devices[i].state == DeviceState::kRebuilding;
+    if (back && withheld.contains(device)) {
+      Violate("P6: " + status.devices[i].name + " is not there and is called part of the array");
+    }
+    if (back && missed_.erase(device) != 0) {
+      ++coverage_.taken_back;
+      seen_lost_.insert(device);
+    }
+    if (ok && !doomed_.contains(device)) {
       stale_.erase(device);
     }
   }
@@ -351,6 +359,7 @@ void World::ArmDooms(bool opening) {
 // From this moment on it may miss something.
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
+  failures_[static_cast<size_t>(doom.style)] = true;
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
   if (inspecting_ != nullptr) {

@@ -60,10 +60,11 @@ class World {
   void Probe(bool with_losses);
   void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
 
-  void Reconcile(const ArrayStatus& status);
+  void Reconcile(const ArrayStatus& status, const DeviceSet& withheld);
   Strike RandomStrike(bool recovering);
   void ArmDooms(bool opening);
   void MeetDoom(const Doom& doom);
+  void CountPairs(bool recovering);
   Task<void> RepairMan();
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
@@ -94,10 +95,11 @@ class World {
   DeviceSet unreliable_;              // may be withheld from openings: at most m
   // Missed an opening for writing, or one that was struck; or failed while the array ran.
   DeviceSet stale_;
-  DeviceSet blank_;             // of them: a replacement that has not joined yet
-  DeviceSet doomed_;            // of them: failed since the last opening began
-  DeviceSet seen_lost_;         // of them: the array has called them not ok since
-  DeviceSet missed_;            // of them: missed an opening that succeeded
+  DeviceSet blank_;                         // of them: a replacement that has not joined yet
+  std::array<bool, kFailures> failures_{};  // by style: since the last opening was complete
+  DeviceSet doomed_;                        // of them: failed since the last opening began
+  DeviceSet seen_lost_;                     // of them: the array has called them not ok since
+  DeviceSet missed_;                        // of them: missed an opening that succeeded
   DeviceSet rotten_;            // what they hold may be wrong: lied, and were not scrubbed since
   DeviceSet lying_;             // of them: still do
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale

@@ -1,0 +1,131 @@
+// What an operator asks of an open array: commits, checkpoints, discards, devices.
+#include <algorithm>
+
+#include "engine/array_impl.h"
+#include "engine/loss_finder.h"
+
+namespace eplog {
+
+Task<Status> ArrayImpl::Commit(Progress progress) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> draining = DrainAll();
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
+  Task<Status> committing = CommitUpto(UINT64_MAX, std::move(progress));
+  co_return co_await committing;
+}
+
+// With no log device left, what is flushed has redundancy only once it is committed. The flush
+// itself stands without that.
+Task<void> ArrayImpl::CommitFlushed(uint64_t upto) {
+  if (core_.log_mask() != 0) {
+    co_return;
+  }
+  // Many flushes share a commit.
+  Task<AsyncMutex::Guard> locking = flush_commits_.Lock();
+  const AsyncMutex::Guard turn = co_await locking;
+  const PendingTable& pending = core_.state->pending;
+  const LogStripeId oldest = pending.FirstLive();
+  if (oldest != kNone && pending.SequenceOf(oldest) <= upto) {
+    Task<Status> committing = CommitUpto(upto, Progress());
+    static_cast<void>(co_await committing);  // what cannot be committed stays pending
+  }
+}
+
+Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
+  Task<Status> flush = flusher_.FlushAll();
+  Status status = co_await flush;
+  EPLOG_CO_TRY(status);
+  committer_.ForgetFailures();
+  const std::vector<StripeIndex> stripes = committer_.OldestStripes(SIZE_MAX, upto);
+  std::span<const StripeIndex> rest(stripes);
+  Status failure;
+  while (!rest.empty()) {
+    const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width());
+    // Room as for the foreground: what is closed to it belongs to the keeper's own commits.
+    Grant grant(admission_);
+    Task<Status> admit = admission_.Admit(
+        grant, {.blocks = core_.commit_cost.Blocks(
+                    core_.geometry.commit_width(),
+                    uint64_t{core_.geometry.commit_width()} * core_.geometry.k())});
+    status = co_await admit;
+    EPLOG_CO_TRY(status);
+    Task<Status> commit = committer_.Commit(rest.first(count));
+    status = co_await commit;
+    if (!status.ok() && status.error().code == ErrorCode::kBusy) {
+      continue;  // the log was short after all
+    }
+    Status running = core_.Running();
+    EPLOG_CO_TRY(running);
+    if (failure.ok()) {
+      failure = std::move(status);  // the others are committed all the same
+    }
+    rest = rest.subspan(count);
+    if (progress) {
+      progress(stripes.size() - rest.size(), stripes.size());
+    }
+  }
+  EPLOG_CO_TRY(failure);
+  Task<Status> last = flusher_.FlushAll();
+  co_return co_await last;
+}
+
+Task<Status> ArrayImpl::FailDevice(uint32_t device, std::string reason) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  if (device >= core_.geometry.devices()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
+  }
+  Task<Status> failing =
+      membership_.Fail(DeviceIndex(static_cast<uint8_t>(device)), std::move(reason));
+  co_return co_await failing;
+}
+
+Task<Status> ArrayImpl::ReplaceDevice(uint32_t device, Device& replacement) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  if (device >= core_.geometry.devices()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
+  }
+  Task<Status> replacing =
+      membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement);
+  status = co_await replacing;
+  EPLOG_CO_TRY(status);
+  assembly_.devices[device] = &replacement;
+  rebuilder_.Wake();
+  co_return OkStatus();
+}
+
+Task<Result<uint64_t>> ArrayImpl::DiscardFree(Progress progress) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Result<uint64_t>> discarding = discarder_.DiscardAll(std::move(progress));
+  co_return co_await discarding;
+}
+
+Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> draining = DrainAll();
+  status = co_await draining;
+  EPLOG_CO_TRY(status);
+  Task<Status> checkpoint = checkpointer_.Checkpoint(kind);
+  co_return co_await checkpoint;
+}
+
+Task<Result<LossReport>> ArrayImpl::FindLost() {
+  Status status = Readable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  LossFinder finder(core_);
+  Task<LossReport> finding = finder.Find();
+  co_return co_await finding;
+}
+
+}  // namespace eplog

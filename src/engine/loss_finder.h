@@ -1,0 +1,32 @@
+// LossFinder: which parts of volumes cannot be read since more than m devices are missing (P7).
+// From the tables alone: it reads no chunk, so it knows nothing of rot.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/core.h"
+#include "eplog/report.h"
+
+namespace eplog {
+
+class LossFinder {
+ public:
+  explicit LossFinder(const Core& core) : core_(core) {}
+
+  Task<LossReport> Find();
+
+ private:
+  void LookAt(const Volume& volume, ExtentIndex extent);
+  [[nodiscard]] bool Readable(DeviceIndex ssd, SlotWord word) const;
+  // Bit i: data chunk i of the stripe.
+  [[nodiscard]] uint64_t LostIn(StripeIndex stripe) const;
+  [[nodiscard]] bool PendingIsLost(ChunkIndex chunk, LogStripeId id) const;
+  void Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes);
+
+  const Core& core_;
+  LossReport report_;
+};
+
+}  // namespace eplog

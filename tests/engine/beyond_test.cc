@@ -1,0 +1,217 @@
+// More than m devices are missing: refused, or opened by force to read what is left, with an exact
+// list of what is not (P7).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint32_t kSsdCount = 6;
+constexpr uint32_t kParity = 2;
+constexpr uint32_t kDevices = kSsdCount + kParity;
+constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
+constexpr uint64_t kChunks = 160;
+constexpr uint64_t kSize = kChunks * kChunk - 1000;  // the last chunk is cut off
+
+class Beyond : public ::testing::Test {
+ protected:
+  void Make() {
+    ArrayShape shape;
+    shape.n = kSsdCount;
+    shape.m = kParity;
+    shape.ssd_bytes = uint64_t{8} << 20;
+    shape.log_bytes = uint64_t{4} << 20;
+    test_ = std::make_unique<TestArray>(shape);
+    static_cast<void>(test_->CreateVolume("another", kStripe));
+    volume_ = test_->CreateVolume("v", kSize);
+    model_.assign(kSize, std::byte{0});
+    // Whole stripes, updates that are committed, updates that are pending, holes.
+    Write(0, 30 * kStripe);
+    for (uint64_t i = 0; i < 20; ++i) {
+      Write(i * 5 * kChunk, kChunk);
+    }
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    for (uint64_t i = 0; i < 30; ++i) {
+      Write((i * 7 + 2) % 158 * kChunk, kChunk + i % 2 * 700);
+    }
+    Flush();
+  }
+  void Write(uint64_t offset, uint64_t length) {
+    const std::vector<std::byte> data = RandomBytes(random_, length);
+    ASSERT_TRUE(test_->Write(volume_, offset, data).ok());
+    std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
+
+  Result<std::unique_ptr<Array>> Open(const std::vector<uint32_t>& without, bool force) {
+    std::vector<Device*> devices;
+    for (uint32_t i = 0; i < kDevices; ++i) {
+      if (std::find(without.begin(), without.end(), i) == without.end()) {
+        devices.push_back(test_->Devices()[i]);
+      }
+    }
+    OpenOptions options;
+    options.read_only = true;
+    options.force = force;
+    return RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+  }
+
+  // Chunk by chunk: what is listed fails, everything else is what was written. How many are lost.
+  uint64_t Compare(Array& array) {
+    const auto report = RunTask(test_->loop, array.FindLost());
+    EXPECT_TRUE(report.ok());
+    uint64_t lost = 0;
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < kChunks; ++i) {
+      const uint64_t at = i * kChunk;
+      const uint64_t length = std::min(kChunk, kSize - at);
+      const bool listed =
+          std::any_of(report->ranges.begin(), report->ranges.end(), [&](const LostRange& range) {
+            return range.volume == "v" && at >= range.offset_bytes &&
+                   at + length <= range.offset_bytes + range.length_bytes;
+          });
+      Buffer buffer = test_->pool.Get(kChunk);
+      const auto into = buffer.span().first(length);
+      const Status read = RunTask(test_->loop, array.Read(volume_, at, into));
+      EXPECT_EQ(read.ok(), !listed) << "chunk " << i;
+      if (!read.ok()) {
+        EXPECT_EQ(read.error().code, ErrorCode::kTooManyFailures);
+        ++lost;
+        bytes += length;
+      } else if (report->log_damage.empty()) {
+        EXPECT_TRUE(
+            std::equal(into.begin(), into.end(), model_.begin() + static_cast<std::ptrdiff_t>(at)))
+            << "chunk " << i;
+      }
+    }
+    EXPECT_EQ(report->lost_bytes, bytes);
+    for (size_t i = 1; i < report->ranges.size(); ++i) {
+      EXPECT_LT(report->ranges[i - 1].offset_bytes + report->ranges[i - 1].length_bytes,
+                report->ranges[i].offset_bytes)
+          << "neighbours are joined";
+    }
+    return lost;
+  }
+
+  Random random_{11};
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  std::vector<std::byte> model_;
+};
+
+TEST_F(Beyond, WhatIsLostIsListedExactlyWhicheverThreeAreMissing) {
+  for (const bool closed : {true, false}) {
+    Make();
+    if (closed) {
+      ASSERT_TRUE(test_->Close().ok());
+    } else {
+      test_->Kill();
+    }
+    uint64_t opened = 0;
+    uint64_t with_losses = 0;
+    uint64_t without_checkpoint = 0;
+    for (uint32_t a = 0; a < kDevices; ++a) {
+      for (uint32_t b = a + 1; b < kDevices; ++b) {
+        for (uint32_t c = b + 1; c < kDevices; ++c) {
+          SCOPED_TRACE(std::to_string(a) + std::to_string(b) + std::to_string(c));
+          const auto refused = Open({a, b, c}, false);
+          ASSERT_FALSE(refused.ok());
+          EXPECT_EQ(refused.error().code, ErrorCode::kTooManyFailures);
+          const auto forced = Open({a, b, c}, true);
+          if (!forced.ok()) {
+            EXPECT_LT(c, kSsdCount) << forced.error().ToString();
+            ++without_checkpoint;  // its copies were on just these three
+            continue;
+          }
+          ++opened;
+          const ArrayStatus status = (*forced)->GetStatus();
+          EXPECT_EQ(status.state, ArrayState::kFailed);
+          EXPECT_NE(status.stopped_because, "");
+          EXPECT_EQ(status.devices[a].state, DeviceState::kMissing);
+          with_losses += Compare(**forced) != 0 ? 1 : 0;
+          const std::vector<std::byte> data(kChunk);
+          EXPECT_FALSE(RunTask(test_->loop, (*forced)->Write(volume_, 0, data)).ok());
+          EXPECT_TRUE(RunTask(test_->loop, (*forced)->Close()).ok());
+        }
+      }
+    }
+    EXPECT_LE(without_checkpoint, 1U);
+    EXPECT_GE(opened, 55U);
+    EXPECT_GE(with_losses, 19U);  // any three SSDs, at least
+    test_->Open();
+    EXPECT_TRUE(test_->Read(volume_, 0, kSize) == model_);
+    test_.reset();
+  }
+}
+
+TEST_F(Beyond, ForceWithEnoughDevicesIsAnOrdinaryOpening) {
+  Make();
+  test_->Kill();
+  const auto opened = Open({0, 6}, true);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ((*opened)->GetStatus().state, ArrayState::kDegraded);
+  EXPECT_EQ(Compare(**opened), 0U);
+  EXPECT_TRUE(RunTask(test_->loop, (*opened)->Close()).ok());
+  test_->Open();
+}
+
+// Two SSDs left while the array went on; then a third died. What the two still have is worth
+// reading: it is checked like everything else, and what was written since is not taken from them.
+TEST_F(Beyond, DevicesThatMissedSomethingHelp) {
+  Make();
+  for (const uint32_t ssd : {0U, 1U}) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(ssd, "by hand")).ok());
+  }
+  Write(3 * kStripe, 2 * kStripe);
+  Write(9 * kStripe + kChunk, 2 * kChunk);
+  Flush();
+  test_->Kill();
+  const auto without = Open({0, 1, 2}, true);
+  ASSERT_TRUE(without.ok()) << without.error().ToString();
+  const uint64_t lost_without = Compare(**without);
+  EXPECT_TRUE(RunTask(test_->loop, (*without)->Close()).ok());
+  ASSERT_FALSE(Open({2}, false).ok());
+  const auto with = Open({2}, true);
+  ASSERT_TRUE(with.ok()) << with.error().ToString();
+  EXPECT_EQ((*with)->GetStatus().devices[0].state, DeviceState::kFailed);
+  const uint64_t lost_with = Compare(**with);
+  EXPECT_GT(lost_with, 0U);
+  EXPECT_LT(lost_with, lost_without / 4);
+  EXPECT_TRUE(RunTask(test_->loop, (*with)->Close()).ok());
+  test_->Open();
+  EXPECT_TRUE(test_->Read(volume_, 0, kSize) == model_);
+}
+
+// The array stops when a third is lost while it runs; the list is to be had there too.
+TEST_F(Beyond, WhileItRuns) {
+  Make();
+  EXPECT_EQ(Compare(*test_->array), 0U);
+  for (const uint32_t device : {0U, 1U}) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(device, "by hand")).ok());
+  }
+  EXPECT_EQ(Compare(*test_->array), 0U);
+  Fault fault;
+  fault.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  fault.from_then_on = true;
+  test_->faulty(3).Add(fault);
+  const std::vector<std::byte> data(8 * kStripe);
+  ASSERT_FALSE(test_->Write(volume_, 30 * kStripe, data).ok());
+  const auto report = RunTask(test_->loop, test_->array->FindLost());
+  ASSERT_TRUE(report.ok());
+  EXPECT_GT(report->lost_bytes, 0U);
+  for (const LostRange& range : report->ranges) {
+    Buffer buffer = test_->pool.Get(kChunk);
+    EXPECT_FALSE(
+        RunTask(test_->loop, test_->array->Read(volume_, range.offset_bytes, buffer.span())).ok());
+  }
+  test_->Kill();
+}
+
+}  // namespace
+}  // namespace eplog

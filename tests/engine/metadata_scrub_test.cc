@@ -1,0 +1,174 @@
+// Scrubbing of what describes the data: every copy of superblocks, checkpoint pages, log headers
+// and journal ring blocks.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "format/entry.h"
+#include "format/superblock.h"
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint32_t kSsdCount = 6;
+constexpr uint32_t kParity = 2;
+
+class MetadataScrub : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ArrayShape shape;
+    shape.n = kSsdCount;
+    shape.m = kParity;
+    shape.ssd_bytes = uint64_t{8} << 20;
+    shape.log_bytes = uint64_t{4} << 20;
+    shape.ring_bytes = uint64_t{64} << 10;
+    test_ = std::make_unique<TestArray>(shape);
+    volume_ = test_->CreateVolume("v", 400 * kChunk);
+    const std::vector<std::byte> data = RandomBytes(random_, 200 * kChunk);
+    ASSERT_TRUE(test_->Write(volume_, 0, data).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+    for (uint64_t i = 0; i < 12; ++i) {
+      const std::vector<std::byte> update = RandomBytes(random_, kChunk);
+      ASSERT_TRUE(test_->Write(volume_, i * 9 * kChunk, update).ok());
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+    }
+    geometry_ = Newest(0).geometry;
+  }
+  Superblock Newest(uint32_t device) {
+    Superblock newest;
+    for (const uint64_t offset : kSuperblockCopyOffset) {
+      const auto found = DecodeSuperblock(Bytes(device, offset, kSuperblockCopyBytes));
+      if (found.ok() && found->generation > newest.generation) {
+        newest = *found;
+      }
+    }
+    return newest;
+  }
+  std::span<std::byte> Bytes(uint32_t device, uint64_t offset, uint64_t length) {
+    return test_->memory(device).bytes().subspan(offset, length);
+  }
+  void Flip(uint32_t device, uint64_t offset) { Bytes(device, offset, 1)[0] ^= std::byte{0x10}; }
+  CheckReport Scrub(bool heal) {
+    const auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
+    EXPECT_TRUE(report.ok()) << report.error().ToString();
+    return *report;
+  }
+  // Found once, on the device that has it; still there when nothing was healed; gone when it was.
+  void ExpectFoundAndHealed(const std::string& device, const std::string& what) {
+    for (const bool heal : {false, true}) {
+      const CheckReport report = Scrub(heal);
+      ASSERT_EQ(report.problems_found, 1U) << what;
+      EXPECT_EQ(report.findings[0].device, device);
+      EXPECT_NE(report.findings[0].what.find(what), std::string::npos) << report.findings[0].what;
+      EXPECT_EQ(report.findings[0].outcome,
+                heal ? Finding::Outcome::kHealed : Finding::Outcome::kLeft);
+      EXPECT_EQ(report.healed, heal ? 1U : 0U);
+    }
+    EXPECT_EQ(Scrub(false).problems_found, 0U) << what;
+  }
+
+  Random random_{5};
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  Geometry geometry_;
+};
+
+TEST_F(MetadataScrub, FindsNothingWhereNothingIsWrong) {
+  const CheckReport report = Scrub(false);
+  EXPECT_EQ(report.problems_found, 0U);
+  // 16 superblocks; a root and a run of a page at least on three SSDs; 12 headers on two log
+  // devices; 12 ring blocks.
+  EXPECT_GE(report.metadata_blocks_checked, 16U + 6U + 24U + 12U);
+}
+
+TEST_F(MetadataScrub, SuperblockCopies) {
+  for (const uint32_t device : {0U, 7U}) {
+    for (const uint64_t offset : kSuperblockCopyOffset) {
+      Flip(device, offset + 40);
+      ExpectFoundAndHealed(geometry_.DeviceName(DeviceIndex(static_cast<uint8_t>(device))),
+                           "superblock copy");
+    }
+  }
+}
+
+TEST_F(MetadataScrub, CheckpointPages) {
+  const CheckpointPointer pointer = Newest(0).checkpoint;
+  for (uint8_t i = 0; i < kSsdCount; ++i) {
+    if ((pointer.ssd_mask >> i & 1) != 0) {
+      Flip(i, geometry_.MetadataOffset(pointer.root_block) + 100);
+      ExpectFoundAndHealed(geometry_.DeviceName(DeviceIndex(i)), "of the newest checkpoint");
+      break;
+    }
+  }
+}
+
+TEST_F(MetadataScrub, LogHeaders) {
+  // The newest header before the end of the log: found by its magic, from behind.
+  for (const uint32_t log : {kSsdCount, kSsdCount + 1}) {
+    const std::vector<std::byte> update = RandomBytes(random_, kChunk);
+    ASSERT_TRUE(test_->Write(volume_, 0, update).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+    uint64_t newest = 0;
+    uint64_t at = 0;
+    for (uint64_t place = 0; place < geometry_.log_blocks; ++place) {
+      const auto header = DecodeEntryHeader(Bytes(log, geometry_.LogOffset(place), kBlockBytes),
+                                            Newest(0).array_uuid, geometry_);
+      if (header.ok() && header->sequence > newest) {
+        newest = header->sequence;
+        at = geometry_.LogOffset(place);
+      }
+    }
+    ASSERT_NE(newest, 0U);
+    Flip(log, at + 30);
+    ExpectFoundAndHealed(geometry_.DeviceName(DeviceIndex(static_cast<uint8_t>(log))),
+                         "header of log entry " + std::to_string(newest));
+  }
+}
+
+TEST_F(MetadataScrub, RingBlocks) {
+  for (uint8_t ssd = 0; ssd < kSsdCount; ++ssd) {
+    for (uint64_t block = 0; block < geometry_.ring_blocks; ++block) {
+      const uint64_t offset = geometry_.RingOffset(block);
+      const auto found = DecodeRingBlock(Bytes(ssd, offset, kBlockBytes), Newest(0).array_uuid,
+                                         geometry_, DeviceIndex(ssd));
+      if (found.ok() && found->number > 0) {
+        Flip(ssd, offset + 70);
+        ExpectFoundAndHealed(geometry_.DeviceName(DeviceIndex(ssd)), "journal ring");
+        return;
+      }
+    }
+  }
+  FAIL() << "no ring has a block";
+}
+
+// With everything committed and a checkpoint behind it, nobody needs what the log devices hold.
+TEST_F(MetadataScrub, WhatIsNotNeededIsNotJudged) {
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  for (uint32_t log = kSsdCount; log < kSsdCount + kParity; ++log) {
+    for (uint64_t place = 0; place < geometry_.log_blocks; ++place) {
+      Flip(log, geometry_.LogOffset(place) + 20);
+    }
+  }
+  EXPECT_EQ(Scrub(false).problems_found, 0U);
+}
+
+TEST_F(MetadataScrub, AnOfflineCheckSeesTheSame) {
+  ASSERT_TRUE(test_->Close().ok());
+  Flip(3, kSuperblockCopyOffset[0] + 40);
+  const CheckpointPointer pointer = Newest(0).checkpoint;
+  const auto last = static_cast<uint8_t>(63 - __builtin_clzll(pointer.ssd_mask));
+  Flip(last, geometry_.MetadataOffset(pointer.root_block) + 100);
+  test_->Open(true);
+  const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->problems_found, 2U);
+  EXPECT_EQ(report->findings[0].device, "ssd3");
+  EXPECT_EQ(report->findings[1].device, geometry_.DeviceName(DeviceIndex(last)));
+}
+
+}  // namespace
+}  // namespace eplog
