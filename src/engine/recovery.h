@@ -74,6 +74,7 @@ class Recovery {
   bool FitsAfter(const EntryHeader& header, const Appender::Position& at) const;
   Task<Status> Replay();
   Task<bool> IsWhole(const EntryHeader& entry);
+  [[nodiscard]] bool IsBeyondJudging(const EntryHeader& entry) const;
   Task<bool> LogStripeIsWhole(const EntryHeader& entry, size_t number);
   Task<bool> RowIsWhole(const EntryHeader& entry, const RowRecord& record);
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);

@@ -193,7 +193,9 @@ Task<Status> Recovery::Replay() {
       const bool whole = co_await checking;
       if (!whole) {
         mends_.resize(mends);
-        break;
+        if (!IsBeyondJudging(entry)) {
+          break;
+        }
       }
       Task<Status> noting = NoteHeaderCopies(entry);
       Status status = co_await noting;
@@ -230,6 +232,41 @@ Task<bool> Recovery::IsWhole(const EntryHeader& entry) {
     }
   }
   co_return true;
+}
+
+// Opened by force: too much of it is missing to tell. It was written, and perhaps flushed; what was
+// before must not be taken for the newest content.
+bool Recovery::IsBeyondJudging(const EntryHeader& entry) const {
+  const Geometry& g = core_.geometry;
+  if (assembly_.beyond.empty()) {
+    return false;
+  }
+  const auto missing = [this](DeviceIndex ssd, SlotWord word) {
+    return word.is_absent() || (word.has_slot() && !core_.members.live(ssd)) ? 1U : 0U;
+  };
+  const bool log_stripe = std::any_of(
+      entry.log_stripes.begin(), entry.log_stripes.end(), [&](const LogStripeRecord& record) {
+        uint32_t count = core_.lost_logs();
+        for (const LogStripeMember& member : record.members) {
+          const DeviceIndex ssd = g.SsdOf(member.chunk);
+          count += missing(ssd, core_.state->WordOf(entry, ssd, member.word));
+        }
+        return count > g.m;
+      });
+  const auto row_is = [&](const RowRecord& record) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g.n; ++i) {
+      const DeviceIndex ssd = g.SsdOf(record.stripe, i);
+      const auto change = std::find_if(record.changes.begin(), record.changes.end(),
+                                       [i](const RowChange& c) { return c.index == i; });
+      const SlotWord word = change != record.changes.end()
+                                ? core_.state->WordOf(entry, ssd, change->word)
+                                : core_.state->rows.Get(record.stripe, i).word;
+      count += missing(ssd, word);
+    }
+    return count > g.m;
+  };
+  return log_stripe || std::any_of(entry.rows.begin(), entry.rows.end(), row_is);
 }
 
 Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {

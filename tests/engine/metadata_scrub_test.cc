@@ -110,7 +110,7 @@ TEST_F(MetadataScrub, LogHeaders) {
   for (const uint32_t log : {kSsdCount, kSsdCount + 1}) {
     const std::vector<std::byte> update = RandomBytes(random_, kChunk);
     ASSERT_TRUE(test_->Write(volume_, 0, update).ok());
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+    test_->Sleep(20'000'000);  // marks come later, and become stable by themselves
     uint64_t newest = 0;
     uint64_t at = 0;
     for (uint64_t place = 0; place < geometry_.log_blocks; ++place) {
