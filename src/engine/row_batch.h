@@ -37,7 +37,7 @@ class RowBatch {
 
   // Everything that is on a device.
   Task<void> ReadAll();
-  // What decoding takes: k positions, data first, and others only where some are wrong.
+  // What decoding takes: k positions, and others only where some are wrong.
   Task<void> ReadEnough();
   // The positions `wanted` (mask) of a row that are not valid, from those that are, checked against
   // their CRCs; they are valid then. kTooManyFailures if too few are; kCorrupt if the result is not
