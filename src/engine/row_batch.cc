@@ -109,14 +109,19 @@ Task<void> RowBatch::ReadThese(std::span<const uint64_t> masks) {
   co_await reading;
 }
 
+// The same SSDs in all rows: data first would leave out another one in each, and what is side by
+// side would be read in many small requests. Another batch leaves out another SSD.
 Task<void> RowBatch::ReadEnough(std::span<const size_t> rows) {
   const Geometry& g = core_.geometry;
+  const uint64_t first = rows_.empty() ? 0 : rows_[0].stripe.value / most_;
   while (true) {
     std::vector<Place> places;
     for (const size_t at : rows) {
       const Row& row = rows_[at];
       uint32_t coming = static_cast<uint32_t>(std::popcount(row.valid));
-      for (uint32_t i = 0; i < g.n && coming < g.k(); ++i) {
+      for (uint32_t s = 0; s < g.n && coming < g.k(); ++s) {
+        const DeviceIndex ssd(static_cast<uint8_t>((first + s) % g.n));
+        const uint32_t i = g.IndexAt(row.first_parity_ssd, ssd);
         const bool tried = ((row.valid | row.bad) & Bit(i)) != 0;
         if (!tried && Readable(row, i)) {
           Wanted(at, i, places);

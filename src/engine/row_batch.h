@@ -39,7 +39,7 @@ class RowBatch {
   Task<void> ReadAll();
   // Of each row these positions, as far as a device has them.
   Task<void> ReadThese(std::span<const uint64_t> masks);
-  // What decoding these rows takes: k positions, data first, and others only where some are wrong.
+  // What decoding these rows takes: k positions, and others only where some are wrong.
   Task<void> ReadEnough(std::span<const size_t> rows);
   // The positions `wanted` (mask) of a row that are not valid, from those that are, checked against
   // their CRCs; they are valid then. kTooManyFailures if too few are; kCorrupt if the result is not

@@ -339,6 +339,39 @@ TEST(Replacement, CountsAsLostUntilItIsRebuilt) {
   test.Kill();
 }
 
+// What was written in one go is read back so, from as few SSDs as decoding takes.
+TEST(Replacement, IsRebuiltInLargeRequests) {
+  constexpr uint32_t kStripes = 2048;
+  constexpr uint32_t kData = 6;
+  ArrayShape shape = SmallShape(kData + 2, 2);
+  shape.ssd_bytes = uint64_t{32} << 20;
+  // For the first tenth of a second the replacing itself counts as work of others.
+  shape.ssd_delays = {.read_us = 2000, .write_us = 2000, .flush_us = 2000};
+  TestArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", kStripes * kData * kChunk);
+  Random random(3);
+  const uint64_t piece = 64 * kData * kChunk;
+  for (uint64_t at = 0; at < kStripes * kData * kChunk; at += piece) {
+    ASSERT_TRUE(test.Write(volume, at, RandomBytes(random, piece)).ok());
+  }
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(3, "test")).ok());
+  test.Sleep(1'000'000);  // nobody else wants the devices
+  const auto reads = [&test] {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < kData + 2; ++i) {
+      sum += test.counter(i).counters().reads;
+    }
+    return sum;
+  };
+  const uint64_t before = reads();
+  MemoryDevice fresh("fresh", shape.ssd_bytes);
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(3, fresh)).ok());
+  test.Sleep(5'000'000);
+  EXPECT_EQ(test.array->GetStatus().devices[3].state, DeviceState::kOk);
+  EXPECT_LE(reads() - before, 4 * kStripes * kData * kChunk >> 20);  // of 256 KiB, on average
+  ASSERT_TRUE(test.Close().ok());                                    // before the replacement goes
+}
+
 // No space below a replacement stops the array; nobody waits for what was never submitted.
 TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
   for (uint64_t nth = 1; nth < 60; nth += 3) {
