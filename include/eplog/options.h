@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "eplog/events.h"
@@ -61,6 +63,23 @@ struct RebuildPace {
   uint64_t bytes_per_second = 0;  // at most, of what is written to the new devices; 0 = no limit
 };
 
+// How far a scrub has come, for the next one to go on there if it does not end.
+struct ScrubMark {
+  bool heal = false;
+  uint64_t next_stripe = 0;
+  uint64_t problems_found = 0;  // before it
+  uint64_t healed = 0;
+  uint64_t lost = 0;
+  bool operator==(const ScrubMark&) const = default;
+};
+
+// Where the mark is kept; both may be empty. Called now and then while scrubbing, and with nothing
+// when a scrub has ended.
+struct ScrubMarkKeeper {
+  std::function<std::optional<ScrubMark>()> load;
+  std::function<void(const std::optional<ScrubMark>&)> save;
+};
+
 struct OpenOptions {
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
@@ -81,6 +100,7 @@ struct OpenOptions {
   // A device that was away while others went on is verified and gets what it missed, unless it was
   // taken out by decision (Array::FailDevice, thresholds).
   bool take_back = true;
+  ScrubMarkKeeper scrub_mark;
   EventSink on_event;
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
   EngineHooks* hooks = nullptr;  // tests only; outlives the array

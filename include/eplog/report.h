@@ -39,6 +39,8 @@ struct Finding {
 
 // `findings` has at most 1000; the counters count all.
 struct CheckReport {
+  uint64_t first_stripe = 0;  // a scrub that went on where an earlier one did not end; what was
+                              // found before is in problems_found, healed and lost
   uint64_t rows_checked = 0;
   uint64_t chunks_checked = 0;
   uint64_t parity_checked = 0;

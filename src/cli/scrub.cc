@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/dry_run.h"
 #include "cli/print_report.h"
+#include "cli/scrub_mark.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include "frontend/report_json.h"
@@ -23,6 +24,7 @@ constexpr char kVerb[] = "scrub";
 struct ScrubCommand {
   std::string array;
   bool repair = false;
+  bool restart = false;
   bool dry_run = false;
   bool json = false;
 };
@@ -72,6 +74,9 @@ int RunScrub(const ScrubCommand& command) {
   if (command.dry_run) {
     return DryRun(command, *file);
   }
+  if (command.restart) {
+    ForgetScrubMark(*file);
+  }
   ProgressBar bar(kVerb, command.repair ? "scrubbing and healing" : "scrubbing",
                   ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
@@ -89,6 +94,12 @@ int RunScrub(const ScrubCommand& command) {
   if (command.json) {
     PrintJson(*report);
   } else {
+    if (const auto first = report->value("first_stripe", uint64_t{0}); first != 0) {
+      Print(
+          fmt::format("went on at stripe {}, where the last scrub was cut short; --restart "
+                      "begins anew",
+                      first));
+    }
     PrintReport(*report, "scrubbed", file->name);
     if (found && !command.repair) {
       Print("nothing was changed: eplog scrub --repair heals what redundancy can replace");
@@ -106,6 +117,8 @@ void AddScrub(CLI::App& app, Run& run) {
   verb->add_option("ARRAY", command->array, kArrayHelp)->required();
   CLI::Option* repair =
       verb->add_flag("--repair", command->repair, "write what is wrong anew, from redundancy");
+  verb->add_flag("--restart", command->restart,
+                 "from the beginning, also if the last scrub was cut short");
   verb->add_flag(
           "--dry-run", command->dry_run,
           "with --repair: print what would be read and when that was done last; read nothing")

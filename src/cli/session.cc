@@ -7,6 +7,7 @@
 
 #include "cli/console.h"
 #include "cli/mount_table.h"
+#include "cli/scrub_mark.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
 
@@ -77,6 +78,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.entropy = Entropy();
   if (!options.read_only) {
     session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
+    open.scrub_mark = KeepScrubMark(file);
     open.on_event = [log = session->events_.get()](const ArrayEvent& event) { log->Add(event); };
   }
   auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));

@@ -12,8 +12,10 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Findings findings;
   Scrubber scrubber(core_, reader_, appender_, nullptr, findings);
   scrubber.CheckReferences();
-  Task<Status> running =
-      scrubber.Run({.heal = false, .yield = false, .closing = &closing_}, progress);
+  Scrubber::Options options;
+  options.yield = false;
+  options.closing = &closing_;
+  Task<Status> running = scrubber.Run(std::move(options), progress);
   status = co_await running;
   EPLOG_CO_TRY(status);
   Task<Status> metadata = ScrubMetadata(findings, false);
@@ -31,20 +33,47 @@ Task<Result<CheckReport>> ArrayImpl::Scrub(bool heal, Progress progress) {
   }
   scrubbing_ = true;
   Findings findings;
-  Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
-  Task<Status> running =
-      scrubber.Run({.heal = heal, .yield = true, .closing = &closing_}, progress);
+  Task<Status> running = ScrubAll(findings, heal, progress);
   status = co_await running;
-  if (status.ok()) {
-    Task<Status> metadata = ScrubMetadata(findings, heal);
-    status = co_await metadata;
-  }
   scrubbing_ = false;
   EPLOG_CO_TRY(status);
   core_.Tell(EventKind::kScrubFinished, "",
              "everything was read: " + std::to_string(findings.report.problems_found) +
                  " problems, " + std::to_string(findings.report.healed) + " copies written anew");
   co_return std::move(findings.report);
+}
+
+// Goes on where an earlier one of the same kind did not end.
+Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& progress) {
+  const ScrubMarkKeeper& keeper = core_.options.scrub_mark;
+  CheckReport& report = findings.report;
+  if (const auto mark = keeper.load ? keeper.load() : std::nullopt;
+      mark && mark->heal == heal && mark->next_stripe < core_.geometry.stripes) {
+    report.first_stripe = mark->next_stripe;
+    report.problems_found = mark->problems_found;
+    report.healed = mark->healed;
+    report.lost = mark->lost;
+  }
+  Scrubber::Options options;
+  options.heal = heal;
+  options.closing = &closing_;
+  options.first_stripe = static_cast<uint32_t>(report.first_stripe);
+  if (keeper.save) {
+    options.mark = [&](uint32_t next) {
+      keeper.save(ScrubMark{heal, next, report.problems_found, report.healed, report.lost});
+    };
+  }
+  Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
+  Task<Status> running = scrubber.Run(std::move(options), progress);
+  Status status = co_await running;
+  EPLOG_CO_TRY(status);
+  Task<Status> metadata = ScrubMetadata(findings, heal);
+  status = co_await metadata;
+  EPLOG_CO_TRY(status);
+  if (keeper.save) {
+    keeper.save(std::nullopt);
+  }
+  co_return OkStatus();
 }
 
 Task<Status> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {

@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD
 constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
 constexpr size_t kBatchesAtOnce = 2;
+constexpr uint64_t kMarkUs = 10'000'000;
 constexpr size_t kLogStripesAtOnce = 16;
 constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
 
@@ -84,7 +85,7 @@ void Scrubber::Tell(uint64_t done) const {
 }
 
 Task<Status> Scrubber::Run(Options options, const Progress& progress) {
-  options_ = options;
+  options_ = std::move(options);
   progress_ = &progress;
   std::vector<Span> live;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
@@ -121,7 +122,16 @@ Task<Status> Scrubber::ScrubRows() {
   TaskGroup group(core_.loop);
   std::vector<StripeIndex> batch;
   uint64_t since = core_.loop.NowUs();
-  for (uint32_t s = 0; s < g.stripes && !group.failed() && !core_.stop_error && !Closing(); ++s) {
+  uint64_t marked_us = since;
+  for (uint32_t s = options_.first_stripe;
+       s < g.stripes && !group.failed() && !core_.stop_error && !Closing(); ++s) {
+    if (batch.empty() && options_.mark && core_.loop.NowUs() >= marked_us + kMarkUs) {
+      Task<Status> before = group.Wait();
+      Status status = co_await before;
+      EPLOG_CO_TRY(status);
+      options_.mark(s);
+      marked_us = core_.loop.NowUs();
+    }
     if (!core_.state->RowIsZero(StripeIndex(s))) {
       batch.push_back(StripeIndex(s));
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class Scrubber {
     bool heal = false;
     bool yield = true;              // rest beside requests of others
     const bool* closing = nullptr;  // when this becomes true it ends with kShutdown
+    uint32_t first_stripe = 0;
+    std::function<void(uint32_t next_stripe)> mark;  // what is before it has been read
   };
   Task<Status> Run(Options options, const Progress& progress);
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.

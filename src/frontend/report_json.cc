@@ -33,7 +33,8 @@ Json ReportToJson(const CheckReport& report) {
          {"what", finding.what},
          {"outcome", OutcomeName(finding.outcome)}});
   }
-  return {{"rows_checked", report.rows_checked},
+  return {{"first_stripe", report.first_stripe},
+          {"rows_checked", report.rows_checked},
           {"chunks_checked", report.chunks_checked},
           {"parity_checked", report.parity_checked},
           {"log_stripes_checked", report.log_stripes_checked},
