@@ -24,6 +24,9 @@ std::string Counted(uint64_t count, const char* what) {
 std::string Survives(const Json& standing) {
   const uint64_t ssds = Number(standing, "further_ssd_losses_survived");
   const uint64_t logs = Number(standing, "further_log_losses_survived");
+  if (ssds == 0 && logs == 0) {
+    return "no further loss";
+  }
   return ssds == logs ? fmt::format("any {}", Counted(ssds, "further loss"))
                       : fmt::format("{} or {}", Counted(ssds, "SSD"), Counted(logs, "log device"));
 }

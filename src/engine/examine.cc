@@ -44,6 +44,11 @@ ExaminedArray Introduce(const Superblock& superblock) {
   return array;
 }
 
+// Generations are a device's own: they only tell copies of one device apart.
+std::pair<uint64_t, uint64_t> Age(const Superblock& superblock) {
+  return {superblock.epoch.number, superblock.generation};
+}
+
 // Those that the assembly would refuse, whatever the others are, are explained and taken out.
 void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devices) {
   const Geometry geometry = found.front().superblock.geometry;
@@ -68,13 +73,13 @@ void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devi
     if (twin == all.end()) {
       return false;
     }
-    const uint64_t generation = item.superblock.generation;
-    const uint64_t other = twin->superblock.generation;
+    const auto age = Age(item.superblock);
+    const auto other = Age(twin->superblock);
     devices[item.at].verdict = MemberVerdict::kDoubled;
     devices[item.at].why = twin->device->name() + " says that too, with " +
-                           (other == generation  ? "a superblock of the same age"
-                            : other > generation ? "a newer superblock"
-                                                 : "an older superblock") +
+                           (other == age  ? "a superblock of the same age"
+                            : other > age ? "a newer superblock"
+                                          : "an older superblock") +
                            "; give one of them";
     return true;
   });

@@ -48,8 +48,8 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
   const Outcome typo = RunWords({"craete", "x"});
   EXPECT_EQ(typo.status, kWrongUsage);
   EXPECT_EQ(typo.err,
-            "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, mount, "
-            "umount, volume, "
+            "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, "
+            "assemble, mount, umount, volume, "
             "status, commit, checkpoint, discard, buffers, fail, replace, rebuild, check, scrub, "
             "inject, "
             "events, inspect, mttdl, trace\n");

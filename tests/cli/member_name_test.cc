@@ -67,7 +67,7 @@ TEST_F(MemberNames, WithoutASuperblockTheFileIsAllThereIs) {
 }
 
 TEST_F(MemberNames, SuperblockOfAnotherArrayIsNotAsked) {
-  superblock_.array_uuid[0] ^= 1;
+  superblock_.array_uuid[0] ^= std::byte{1};
   WriteMember();
   EXPECT_EQ(GeometryOf(file_).error().code, ErrorCode::kNotFound);
 }

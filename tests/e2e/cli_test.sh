@@ -80,7 +80,7 @@ if [ ! -c /dev/fuse ]; then
 fi
 
 section "usage"
-refused 2 "say what to do: create, mount" "$EPLOG"
+refused 2 "say what to do: create, assemble, mount" "$EPLOG"
 refused 2 "there is no verb 'craete'; did you mean 'create'" "$EPLOG" craete
 refused 2 "there is no verb 'frob'; there are: create, list" "$EPLOG" volume frob
 refused 2 "eplog create: ARRAY is required" "$EPLOG" create

@@ -183,7 +183,7 @@ TEST_F(Examine, ForeignAmongOthersIsTheOneToBlame) {
   for (const uint64_t offset : kSuperblockCopyOffset) {
     auto superblock = DecodeSuperblock(bytes.subspan(offset, kSuperblockCopyBytes));
     ASSERT_TRUE(superblock.ok());
-    superblock->array_uuid[0] ^= 0xFF;
+    superblock->array_uuid[0] ^= std::byte{0xFF};
     EncodeSuperblock(*superblock, bytes.subspan(offset, kSuperblockCopyBytes));
   }
   MemoryDevice foreign("foreign", bytes.size());

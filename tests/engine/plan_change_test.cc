@@ -39,13 +39,24 @@ class PlanChange : public ::testing::Test {
     return RunTask(test_->loop, test_->array->Plan(std::move(change)));
   }
   Result<ChangePlan> PlanFail(uint32_t device) {
-    return Plan({.kind = Change::Kind::kFailDevice, .device = device});
+    Change change;
+    change.kind = Change::Kind::kFailDevice;
+    change.device = device;
+    return Plan(change);
   }
   Result<ChangePlan> PlanReplace(uint32_t device, const Device& by) {
-    return Plan({.kind = Change::Kind::kReplaceDevice,
-                 .device = device,
-                 .replacement = by.name(),
-                 .replacement_bytes = by.size_bytes()});
+    Change change;
+    change.kind = Change::Kind::kReplaceDevice;
+    change.device = device;
+    change.replacement = by.name();
+    change.replacement_bytes = by.size_bytes();
+    return Plan(change);
+  }
+  Result<ChangePlan> PlanDelete(VolumeId volume) {
+    Change change;
+    change.kind = Change::Kind::kDeleteVolume;
+    change.volume = volume;
+    return Plan(change);
   }
   // The array stands as the plan said.
   void ExpectStands(const Standing& foretold) {
@@ -155,7 +166,7 @@ TEST_F(PlanChange, DeletingAVolume) {
   const VolumeId other = test_->CreateVolume("other", kSize);
   ASSERT_TRUE(test_->Write(other, 0, RandomBytes(random_, kChunk)).ok());
   ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
-  const auto plan = Plan({.kind = Change::Kind::kDeleteVolume, .volume = volume_});
+  const auto plan = PlanDelete(volume_);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(plan->freed_bytes, test_->array->GetVolume(volume_)->allocated_bytes);
   EXPECT_EQ(plan->before.pending_chunks, 6U);
@@ -165,13 +176,13 @@ TEST_F(PlanChange, DeletingAVolume) {
   const ArrayStatus status = test_->array->GetStatus();
   EXPECT_EQ(status.free_bytes, plan->after.free_bytes);
   EXPECT_EQ(status.pending_chunks, plan->after.pending_chunks);
-  const auto again = Plan({.kind = Change::Kind::kDeleteVolume, .volume = volume_});
+  const auto again = PlanDelete(volume_);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(PlanChange, ScrubReadsSoMuch) {
-  const auto plan = Plan({.kind = Change::Kind::kScrub});
+  const auto plan = Plan(Change());
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   uint64_t before = 0;
   for (const DeviceStatus& device : test_->array->GetStatus().devices) {
