@@ -49,8 +49,8 @@ print(eval(sys.argv[2]))' "$WORK/status.json" "$1"
 }
 
 bytes_moved() {  # read by all SSDs (a replacement counts from 0), written by repairs
-  of_status 'sum(x["bytes_read"] for x in d["devices"] if x["role"] == "ssd" and x["state"] == "ok"),
-    d["traffic"]["ssd_repair_bytes"]' | tr -d '(,)'
+  of_status '(sum(x["bytes_read"] for x in d["devices"] if x["role"] == "ssd" and x["state"] == "ok"),
+    d["traffic"]["ssd_repair_bytes"])' | tr -d '(,)'
 }
 
 # Processor time that the daemon has used, in seconds: on a busy machine what it says is truer than the clock.
@@ -84,17 +84,16 @@ moderate_p99() {  # SECONDS; microseconds
   of_fio 'max(jobs[0][x]["clat_ns"]["percentile"]["99.000000"] for x in ("read", "write")) / 1000'
 }
 
-# Bytes a second of everything together, from the first byte to the last: so many SSDs are read, the scratch file is written.
-plain() {  # READERS WRITERS
-  local i path paths arguments=()
-  mapfile -t paths < <(of_status '"\n".join(x["path"] for x in d["devices"] if x["role"] == "ssd" and x["state"] == "ok")')
-  for ((i = 0; i < $1; ++i)); do
-    arguments+=(--name="read$i" --filename="${paths[$i]}" --rw=read)
-  done
-  for ((i = 0; i < $2; ++i)); do
-    arguments+=(--name="write$i" --filename="$WORK/scratch" --rw=write)
-  done
-  fio_run --bs=1M --iodepth=4 --size="$((SSD_MIB * 3 / 4))M" --offset="$((SSD_MIB / 8))M" "${arguments[@]}"
+# Bytes a second of everything together, from the first byte to the last: so many SSDs are read, by one process, as the
+# daemon is one, so that a busy machine is fair to both; and another writes the scratch file if asked to.
+plain() {  # SSDS [write]
+  local paths each=$((SSD_MIB * 3 / 4)) arguments=()
+  paths=$(of_status "':'.join([x['path'] for x in d['devices'] if x['role'] == 'ssd' and x['state'] == 'ok'][:$1])")
+  arguments+=(--name=read --filename="$paths" --rw=read --size=$((each * $1))M --iodepth=$((4 * $1)))
+  if [ "${2:-}" = write ]; then
+    arguments+=(--name=write --filename="$WORK/scratch" --rw=write --size=${each}M --iodepth=4)
+  fi
+  fio_run --bs=1M --offset=$((SSD_MIB / 8))M --file_service_type=roundrobin "${arguments[@]}"
   of_fio 'sum(j["read"]["io_bytes"] + j["write"]["io_bytes"] for j in jobs) * 1000 / max(j["job_runtime"] for j in jobs)'
 }
 
@@ -146,7 +145,7 @@ rebuild() {  # DEVICE
 
 measure_scrub() {
   local base
-  base=$(plain $SSDS 0)
+  base=$(plain $SSDS)
   note scrub_base "$base"
   measure_moved scrub scrub
 }
@@ -154,7 +153,7 @@ measure_scrub() {
 measure_rebuild() {  # DEVICE, which is failed
   local base
   new_file
-  base=$(plain $DATA 1)
+  base=$(plain $DATA write)
   note rebuild_base "$base"
   measure_moved rebuild rebuild "$1"
 }
