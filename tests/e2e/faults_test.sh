@@ -11,14 +11,14 @@
 #
 # --canary  overwrites more devices than redundancy can replace; passes if the loss is found
 #
-# ROUNDS (1), CASES (all), SEED and LOAD_SECONDS (0.5: load beside each state of things) come from the environment;
+# ROUNDS (1), CASES (all), SEED and LOAD_SECONDS (0.3: load beside each state of things) come from the environment;
 # KEEP=1 keeps what a failed run left.
 set -euo pipefail
 # shellcheck source=tests/e2e/lib.sh
 source "$(dirname "$0")/lib.sh" "$1"
 shift
 ROUNDS=${ROUNDS:-1}
-LOAD_SECONDS=${LOAD_SECONDS:-0.5}
+LOAD_SECONDS=${LOAD_SECONDS:-0.3}
 case ${1:-} in
   --canary)
     need_fuse
