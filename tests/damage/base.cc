@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
+#include "engine/hooks.h"
 #include "eplog/array.h"
 #include "format/superblock.h"
 #include "runtime/run_task.h"
@@ -43,8 +44,7 @@ struct Model {
 
 class Builder {
  public:
-  Builder(const BaseShape& shape, uint64_t seed, Canary canary)
-      : random_(seed), entropy_(seed), canary_(canary) {
+  Builder(const BaseShape& shape, uint64_t seed) : random_(seed), entropy_(seed) {
     base_.shape = shape;
     base_.older.resize(shape.n + shape.m);
     for (uint32_t i = 0; i < shape.n + shape.m; ++i) {
@@ -109,7 +109,6 @@ class Builder {
   Base base_;
   Random random_;
   uint64_t entropy_;
-  Canary canary_;
   EngineHooks hooks_;
   VirtualLoop loop_;
   std::vector<std::unique_ptr<Machine>> machines_;
@@ -136,7 +135,6 @@ void Builder::Create() {
 void Builder::Open() {
   OpenOptions options;
   options.entropy = ++entropy_;
-  hooks_.canary = canary_;
   hooks_.headers_a_ring_block = 4;  // so that the rings fill
   options.hooks = &hooks_;
   auto opened = Run(Array::Open(loop_, Devices(), options));
@@ -390,8 +388,8 @@ void Builder::Keep() {
 
 }  // namespace
 
-Base MakeBase(const BaseShape& shape, uint64_t seed, Canary canary) {
-  return Builder(shape, seed, canary).Build();
+Base MakeBase(const BaseShape& shape, uint64_t seed) {
+  return Builder(shape, seed).Build();
 }
 
 }  // namespace eplog::damage

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/hooks.h"
 #include "eplog/options.h"
 #include "layout/geometry.h"
 #include "tests/damage/image.h"
@@ -57,7 +56,7 @@ struct Base {
 
 inline constexpr uint32_t kChunkBytes = 4096;
 
-// The same for the same seed. With a canary the engine breaks a rule while the base is made.
-Base MakeBase(const BaseShape& shape, uint64_t seed, Canary canary);
+// The same for the same seed.
+Base MakeBase(const BaseShape& shape, uint64_t seed);
 
 }  // namespace eplog::damage

@@ -28,6 +28,7 @@ Picker::Picker(const Base& base) : base_(base), written_(base.devices.size()) {
         if (std::any_of(bytes.begin(), bytes.end(),
                         [](std::byte b) { return b != std::byte{0}; })) {
           written_[device][static_cast<size_t>(a)].push_back(block);
+          areas_ |= AreaBit(static_cast<Area>(a));
         }
       }
     }
@@ -116,11 +117,12 @@ bool Picker::Source(Random& random, Damage& damage) const {
          0;
 }
 
-Damage Picker::Pick(Random& random, unsigned areas, uint64_t spared) const {
+std::optional<Damage> Picker::Pick(Random& random, unsigned areas, uint64_t spared) const {
+  constexpr int kTries = 10'000;
   Damage damage;
-  while (true) {
+  for (int i = 0; i < kTries; ++i) {
     damage.area = static_cast<Area>(random.Below(kAreas));
-    if ((areas >> static_cast<unsigned>(damage.area) & 1) == 0) {
+    if ((areas & areas_ & AreaBit(damage.area)) == 0) {
       continue;
     }
     // On any device that has such an area.
@@ -135,6 +137,7 @@ Damage Picker::Pick(Random& random, unsigned areas, uint64_t spared) const {
       return damage;
     }
   }
+  return std::nullopt;
 }
 
 void Picker::Apply(const Damage& damage, std::vector<ImageDevice>& devices) const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace eplog::damage {
 
 enum class Area : uint8_t { kSuperblock, kMetadata, kRing, kLog, kSlots };
 inline constexpr int kAreas = 5;
+constexpr unsigned AreaBit(Area area) {
+  return 1U << static_cast<unsigned>(area);
+}
 const char* AreaName(Area area);
 
 enum class Kind : uint8_t {
@@ -45,8 +49,9 @@ class Picker {
  public:
   explicit Picker(const Base& base);
 
-  // On a device that is not `spared`, in an area that is one of `areas` (bits).
-  Damage Pick(Random& random, unsigned areas, uint64_t spared) const;
+  // On a device that is not `spared` (bits), in one of `areas` (bits). Nothing if nothing was
+  // written there.
+  [[nodiscard]] std::optional<Damage> Pick(Random& random, unsigned areas, uint64_t spared) const;
   void Apply(const Damage& damage, std::vector<ImageDevice>& devices) const;
   // In words: "ssd1 ring block 12 (device block 345) replaced by ...".
   [[nodiscard]] std::string Describe(const Damage& damage) const;
@@ -62,6 +67,7 @@ class Picker {
   bool Source(Random& random, Damage& damage) const;
 
   const Base& base_;
+  unsigned areas_ = 0;  // with something in them
   // By device and area: blocks with something in them.
   std::vector<std::array<std::vector<uint64_t>, kAreas>> written_;
 };

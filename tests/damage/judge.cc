@@ -9,7 +9,6 @@
 
 #include "base/buffer.h"
 #include "base/random.h"
-#include "engine/hooks.h"
 
 namespace eplog::damage {
 namespace {
@@ -19,8 +18,9 @@ constexpr uint64_t kPatienceUs = uint64_t{600} * 1'000'000;  // of virtual time,
 // One damaged array, from its first opening to its last.
 class Judging {
  public:
-  Judging(const Base& base, std::vector<ImageDevice>& devices, uint64_t entropy)
-      : base_(base), devices_(devices), entropy_(entropy), random_(entropy) {
+  Judging(const Base& base, std::vector<ImageDevice>& devices, const JudgeOptions& options)
+      : base_(base), devices_(devices), entropy_(options.entropy), random_(options.entropy) {
+    hooks_.canary = options.canary;
     for (const auto& [name, volume] : base.volumes) {
       settled_[name].resize(volume.chunks.size());
     }
@@ -247,7 +247,7 @@ Verdict Judging::Finish() {
 }  // namespace
 
 Verdict Judge(const Base& base, std::vector<ImageDevice>& devices, const JudgeOptions& options) {
-  Judging judging(base, devices, options.entropy);
+  Judging judging(base, devices, options);
   Verdict& verdict = judging.verdict;
   const bool looked = options.look && judging.Look();
   const std::string refused_look = std::exchange(verdict.refusal, {});

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/hooks.h"
 #include "eplog/array.h"
 #include "runtime/virtual_loop.h"
 #include "tests/damage/base.h"
@@ -27,6 +28,7 @@ struct JudgeOptions {
   uint64_t entropy = 0;
   bool look = false;  // open read-only first
   bool lose = false;  // when all is mended: open without as many devices as may be missing
+  Canary canary = Canary::kNone;
 };
 
 // `devices` hold the damaged bytes.
