@@ -43,7 +43,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "joined-forgotten",
                                                         "stale-trusted",
                                                         "absent-is-zero",
-                                                        "flush-retried"};
+                                                        "flush-retried",
+                                                        "returned-unverified"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;
