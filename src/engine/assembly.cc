@@ -187,6 +187,11 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary) {
       continue;  // counts as missing
     }
     EPLOG_CO_TRY(superblock);
+    if (superblock->is_spare()) {
+      co_return Fail(ErrorCode::kInvalidArgument, device->name() + " is a spare of the array " +
+                                                      UuidToString(superblock->array_uuid) +
+                                                      " and no member; leave it out");
+    }
     found.push_back({device, std::move(*superblock), doubtful});
   }
   if (found.empty()) {
