@@ -9,11 +9,12 @@
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/make_file.h"
 #include "cli/member_name.h"
 #include "cli/probe.h"
 #include "cli/session.h"
+#include "cli/spares.h"
 #include "cli/verbs.h"
-#include "device/file_device.h"
 
 namespace eplog::cli {
 namespace {
@@ -52,6 +53,9 @@ Status CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool f
                                                   path.string(), member.name));
     }
   }
+  if (IsSpareOf(file, path)) {
+    return OkStatus();
+  }
   const auto content = FindContent(path, probed->size_bytes);
   EPLOG_TRY(content);
   if (!content->empty() && !force) {
@@ -59,25 +63,6 @@ Status CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool f
                 fmt::format("{} holds {}; --force overwrites it", path.string(), *content));
   }
   return OkStatus();
-}
-
-Status MakeFile(const std::filesystem::path& path, uint64_t bytes) {
-  auto loop = IoUringLoop::Create();
-  if (!loop.ok()) {
-    return Fail(std::move(loop).error());
-  }
-  ProgressBar bar(kVerb, "writing " + path.string(), ProgressBar::Unit::kBytes);
-  CreateFileOptions options;
-  options.progress = bar.Sink();
-  Status made = RunTask(**loop, CreateMemberFile(**loop, path.string(), bytes, options));
-  bar.Finish();
-  return made;
-}
-
-// As in array.toml: relative to it where the device lies beside it.
-std::string PathFor(const ArrayFile& file, const std::filesystem::path& path) {
-  const std::filesystem::path directory = file.file.parent_path();
-  return path.parent_path() == directory ? path.filename().string() : path.string();
 }
 
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
@@ -88,7 +73,7 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   } else {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
-    EPLOG_TRY(MakeFile(path, *bytes));
+    EPLOG_TRY(MakeMemberFile(kVerb, path, *bytes));
   }
   const auto offline = [&](Session& session) -> Result<Json> {
     auto device = session.OpenDevice(path.string());
@@ -100,12 +85,7 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
   const std::string name = MemberName(file, index);
-  for (MemberPath& member : file.members) {
-    if (member.name == name) {
-      member.path = PathFor(file, path);
-    }
-  }
-  return WriteArrayFile(file);
+  return ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
 }
 
 int RunReplace(const ReplaceCommand& command) {
