@@ -19,6 +19,9 @@ enum class EventKind : uint8_t {
   kCorruptionLost,    // it could not be decoded
   kSpaceLow,          // little is left that volumes could get
   kSlowDevice,        // answers much later than its peers
+  kSpareJoined,       // a spare has stepped in for a device that is lost
+  kSpareFailed,       // it was to, and failed
+  kNoSpare,           // a device is lost, and of the array's spares none that fits is left
   kCommitBehind,      // parity commit does not keep up: writes wait for it
   kScrubFinished,     // everything has been read and verified
 };
@@ -46,6 +49,12 @@ constexpr const char* EventKindName(EventKind kind) {
       return "space_low";
     case EventKind::kSlowDevice:
       return "slow_device";
+    case EventKind::kSpareJoined:
+      return "spare_joined";
+    case EventKind::kSpareFailed:
+      return "spare_failed";
+    case EventKind::kNoSpare:
+      return "no_spare";
     case EventKind::kCommitBehind:
       return "commit_behind";
     case EventKind::kScrubFinished:

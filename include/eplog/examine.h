@@ -16,6 +16,7 @@ namespace eplog {
 
 enum class MemberVerdict : uint8_t {
   kPart,        // belongs to its array as that stands
+  kSpare,       // of an array: no member yet
   kStale,       // missed what the others did since, or another has its place
   kDoubled,     // not alone in saying that it is this member
   kTruncated,   // smaller than its array needs
@@ -30,6 +31,8 @@ constexpr const char* MemberVerdictName(MemberVerdict verdict) {
   switch (verdict) {
     case MemberVerdict::kPart:
       return "part";
+    case MemberVerdict::kSpare:
+      return "spare";
     case MemberVerdict::kStale:
       return "stale";
     case MemberVerdict::kDoubled:
@@ -54,7 +57,7 @@ struct ExaminedDevice {
   Device* device = nullptr;
   MemberVerdict verdict = MemberVerdict::kNoMember;
   size_t array = kNoArray;    // in Examination::arrays
-  std::string member;         // ssd0 ..., log0 ...: what it says it is; empty if it says nothing
+  std::string member;         // ssd0 ..., log0 ..., spare: what it says it is; empty: nothing
   uint64_t epoch = 0;         // the last one that it took part in
   uint32_t whole_copies = 0;  // of the two of its superblock
   std::string why;            // the rest of the sentence; empty where the verdict says it all

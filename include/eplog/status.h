@@ -40,13 +40,21 @@ struct Traffic {
   uint64_t user_bytes_trimmed = 0;
 };
 
-enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2 };
+enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2, kSpare = 3 };
 enum class DeviceState : uint8_t { kOk = 1, kFailed = 2, kMissing = 3, kRebuilding = 4 };
 enum class ArrayState : uint8_t { kClean, kActive, kDegraded, kRebuilding, kFailed };
 
 // The words for them, as scripts read them. Here, so that every room has the same.
 constexpr const char* DeviceRoleName(DeviceRole role) {
-  return role == DeviceRole::kSsd ? "ssd" : "log";
+  switch (role) {
+    case DeviceRole::kSsd:
+      return "ssd";
+    case DeviceRole::kLog:
+      return "log";
+    case DeviceRole::kSpare:
+      return "spare";
+  }
+  return "unknown";
 }
 
 constexpr const char* DeviceStateName(DeviceState state) {
@@ -84,7 +92,7 @@ constexpr const char* JournalModeName(JournalMode mode) {
 }
 
 struct DeviceStatus {
-  std::string name;  // ssd0 ..., log0 ...
+  std::string name;  // ssd0 ..., log0 ...; spare0 ...
   std::string path;  // empty if missing
   DeviceRole role = DeviceRole::kSsd;
   DeviceState state = DeviceState::kOk;
@@ -99,7 +107,7 @@ struct DeviceStatus {
   uint64_t write_errors = 0;
   uint64_t corrupt_chunks = 0;
   uint64_t latency_us_p99 = 0;
-  std::string failed_because;  // lost in this life, and why
+  std::string failed_because;  // lost in this life, and why; of a spare: why it is no use
 };
 
 struct ArrayStatus {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <toml++/toml.h>
@@ -135,8 +136,49 @@ Status ReadMember(const Reader& reader, const toml::node& node, ArrayFile& array
   return OkStatus();
 }
 
+// After the members.
+Status ReadSpare(const Reader& reader, const toml::node& node, ArrayFile& array) {
+  constexpr std::array<std::string_view, 1> kKeys = {"path"};
+  const toml::table* table = node.as_table();
+  if (table == nullptr) {
+    return reader.Complain(node, "'spare' must be a table: [[spare]]");
+  }
+  EPLOG_TRY(reader.Keys(*table, kKeys));
+  auto path = reader.Text(*table, "path");
+  if (!path.ok()) {
+    return Fail(std::move(path).error());
+  }
+  const std::filesystem::path at = array.LocatePath(*path);
+  for (const MemberPath& member : array.members) {
+    if (array.Locate(member) == at) {
+      return reader.Complain(
+          *table->get("path"),
+          fmt::format("'{}' is the path of {} and of a spare", *path, member.name));
+    }
+  }
+  if (array.ListsSpare(at)) {
+    return reader.Complain(*table->get("path"), fmt::format("spare '{}' is listed twice", *path));
+  }
+  array.spares.push_back(std::move(*path));
+  return OkStatus();
+}
+
+Status ReadSpares(const Reader& reader, const toml::table& root, ArrayFile& array) {
+  const toml::node* spares = root.get("spare");
+  if (spares == nullptr) {
+    return OkStatus();
+  }
+  if (!spares->is_array()) {
+    return reader.Complain(*spares, "'spare' must be a table: [[spare]]");
+  }
+  for (const toml::node& spare : *spares->as_array()) {
+    EPLOG_TRY(ReadSpare(reader, spare, array));
+  }
+  return OkStatus();
+}
+
 Result<ArrayFile> ReadArray(const toml::table& root, const std::filesystem::path& file) {
-  constexpr std::array<std::string_view, 3> kKeys = {"uuid", "name", "member"};
+  constexpr std::array<std::string_view, 4> kKeys = {"uuid", "name", "member", "spare"};
   const Reader reader(file);
   ArrayFile array;
   array.file = file;
@@ -166,6 +208,7 @@ Result<ArrayFile> ReadArray(const toml::table& root, const std::filesystem::path
   for (const toml::node& member : *members->as_array()) {
     EPLOG_TRY(ReadMember(reader, member, array));
   }
+  EPLOG_TRY(ReadSpares(reader, root, array));
   return array;
 }
 
@@ -221,8 +264,35 @@ Status WriteTemporary(const std::string& path, std::string_view text) {
 
 }  // namespace
 
-std::filesystem::path ArrayFile::Locate(const MemberPath& member) const {
-  return (file.parent_path() / member.path).lexically_normal();
+std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
+  return (file.parent_path() / path).lexically_normal();
+}
+
+bool ArrayFile::ListsSpare(const std::filesystem::path& path) const {
+  return std::any_of(spares.begin(), spares.end(),
+                     [&](const std::string& spare) { return LocatePath(spare) == path; });
+}
+
+void ArrayFile::AddSpare(const std::filesystem::path& path) {
+  if (!ListsSpare(path)) {
+    spares.push_back(PathFor(*this, path));
+  }
+}
+
+void ArrayFile::DropSpare(const std::filesystem::path& path) {
+  std::erase_if(spares, [&](const std::string& spare) { return LocatePath(spare) == path; });
+}
+
+void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem::path& path) {
+  DropSpare(path);
+  const auto member = std::find_if(members.begin(), members.end(), [&](const MemberPath& other) {
+    return other.name == member_name;
+  });
+  if (member == members.end()) {
+    members.push_back({member_name, PathFor(*this, path)});
+  } else {
+    member->path = PathFor(*this, path);
+  }
 }
 
 std::filesystem::path ArrayFile::Argument() const {
@@ -310,6 +380,9 @@ std::string FormatArrayFile(const ArrayFile& array) {
     out +=
         fmt::format("\n[[member]]\nname = {}\npath = {}\n", Quote(member.name), Quote(member.path));
   }
+  for (const std::string& spare : array.spares) {
+    out += fmt::format("\n[[spare]]\npath = {}\n", Quote(spare));
+  }
   return out;
 }
 
@@ -324,6 +397,28 @@ Status WriteArrayFile(const ArrayFile& array) {
     return written;
   }
   return SyncDirectory(array.file.parent_path());
+}
+
+Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change) {
+  // The directory is locked, since the file itself is replaced.
+  const std::filesystem::path directory = array.file.parent_path();
+  const FileDescriptor lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock.get() < 0) {
+    return FailErrno(errno, "cannot open the directory " + directory.string());
+  }
+  while (::flock(lock.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) {
+      return FailErrno(errno, "cannot lock the directory " + directory.string());
+    }
+  }
+  auto now = LoadArrayFile(array.file);
+  if (!now.ok()) {
+    return Fail(std::move(now).error());
+  }
+  change(*now);
+  EPLOG_TRY(WriteArrayFile(*now));
+  array = std::move(*now);
+  return OkStatus();
 }
 
 }  // namespace eplog::cli

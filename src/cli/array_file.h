@@ -6,9 +6,12 @@
 //   [[member]]
 //   name = "ssd0"          # ssd0 ..., log0 ...
 //   path = "ssd0"          # relative to the file's directory, or absolute
+//   [[spare]]
+//   path = "/dev/sdx"      # may step in for a member
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,12 +33,24 @@ struct ArrayFile {
   std::string uuid;
   std::string name;
   std::vector<MemberPath> members;
+  std::vector<std::string> spares;  // paths as written in the file
 
   // Where a member is: its path, taken from the directory of the file.
-  [[nodiscard]] std::filesystem::path Locate(const MemberPath& member) const;
+  [[nodiscard]] std::filesystem::path Locate(const MemberPath& member) const {
+    return LocatePath(member.path);
+  }
+  // The same for any path as written in the file.
+  [[nodiscard]] std::filesystem::path LocatePath(const std::string& path) const;
   // The argument that a person would type for this array: the directory for an array.toml, else the
   // file.
   [[nodiscard]] std::filesystem::path Argument() const;
+
+  // `path` is absolute in all of these.
+  [[nodiscard]] bool ListsSpare(const std::filesystem::path& path) const;
+  void AddSpare(const std::filesystem::path& path);
+  void DropSpare(const std::filesystem::path& path);
+  // The member is at `path` from now on, which is no spare's any more.
+  void MoveMember(const std::string& member_name, const std::filesystem::path& path);
 };
 
 // The file that an ARRAY argument means: DIR/array.toml for a directory, else the path itself.
@@ -62,5 +77,9 @@ std::string FormatArrayFile(const ArrayFile& array);
 // Write to array.file atomically and durably: a temporary file beside it, fsync, rename, fsync of
 // the directory.
 Status WriteArrayFile(const ArrayFile& array);
+
+// Read the file of `array` anew, change it, and write it as above; `array` becomes what was
+// written. Several processes change it one after the other, so that no change undoes another's.
+Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change);
 
 }  // namespace eplog::cli

@@ -116,6 +116,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddBuffers(app, run);
   AddFail(app, run);
   AddReplace(app, run);
+  AddSpare(app, run);
   AddRebuild(app, run);
   AddCheck(app, run);
   AddScrub(app, run);

@@ -70,7 +70,7 @@ Json SuperblockToJson(const Superblock& superblock) {
           {"array_uuid", UuidToString(superblock.array_uuid)},
           {"array_name", superblock.name},
           {"device_uuid", UuidToString(superblock.device_uuid)},
-          {"device", superblock.geometry.DeviceName(superblock.index)},
+          {"device", superblock.DeviceName()},
           {"journal", superblock.journal_mode == 1 ? "full" : "log"},
           {"generation", superblock.generation},
           {"epoch", EpochToJson(superblock.epoch)},

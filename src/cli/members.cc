@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/probe.h"
+#include "cli/spares.h"
 #include "device/file_device.h"
 #include "device/wrappers.h"
 
@@ -90,8 +91,9 @@ Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
   return Wrap(loop, std::move(*device), options);
 }
 
-Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
+Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
                             const MemberOptions& options) {
+  const ArrayFile array = WithJoinedSpares(file);
   EPLOG_TRY(CheckDistinct(array));
   Members members;
   for (const MemberPath& member : array.members) {

@@ -40,12 +40,11 @@ struct Members {
   [[nodiscard]] std::vector<Device*> Pointers() const;
 };
 
-// Open everything that array.toml lists. A member that is not there or cannot be opened is reported
-// in `missing`. Fails if one is held by another process (kBusy, naming it), if we may not open one,
-// if two names lead to one device, or if there is none at all. The loop may die before Members, not
-// while requests are on their way.
-Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& array,
-                            const MemberOptions& options);
+// Open every member that array.toml lists, or that a spare has become. A member that is not there
+// or cannot be opened is reported in `missing`. Fails if one is held by another process (kBusy,
+// naming it), if we may not open one, if two names lead to one device, or if there is none at all.
+// The loop may die before Members, not while requests are on their way.
+Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file, const MemberOptions& options);
 
 // One device, with these options.
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path, const MemberOptions& options);

@@ -16,6 +16,7 @@
 #include "cli/console.h"
 #include "cli/mount_table.h"
 #include "cli/session.h"
+#include "cli/spare_shelf.h"
 #include "cli/units.h"
 #include "cli/verbs.h"
 #include "frontend/control.h"
@@ -224,6 +225,14 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.inject = [opened](const std::string& path, const Injection& injection) {
     return opened->Inject(path, injection);
   };
+  std::unique_ptr<FileSpareShelf> spares;
+  const auto member = AnyMember(WithJoinedSpares(file));
+  if (!command.read_only && member.ok()) {
+    spares = std::make_unique<FileSpareShelf>(*opened, file, *member);
+  }
+  serve.spares = spares.get();
+  serve.listen = [opened](EventSink sink) { opened->Listen(std::move(sink)); };
+  serve.tell = [opened](const ArrayEvent& event) { opened->Tell(event); };
   const Status served = ServeArray((*session)->loop(), (*session)->array(), serve, ready);
   return served.ok() ? kDone : ReportError(kVerb, served.error());
 }

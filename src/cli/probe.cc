@@ -137,8 +137,9 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
 Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes) {
   auto superblock = ReadSuperblock(path);
   if (superblock.ok()) {
-    return fmt::format("a member ({}) of the EPLOG array '{}', {}",
-                       superblock->geometry.DeviceName(superblock->index), superblock->name,
+    const std::string what =
+        superblock->is_spare() ? "a spare" : fmt::format("a member ({})", superblock->DeviceName());
+    return fmt::format("{} of the EPLOG array '{}', {}", what, superblock->name,
                        UuidToString(superblock->array_uuid));
   }
   if (superblock.error().code == ErrorCode::kUnsupported) {

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "cli/array_file.h"
 #include "cli/probe.h"
+#include "cli/spares.h"
 
 namespace eplog::cli {
 namespace {
@@ -37,7 +38,7 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
     }
   }
   if (const Superblock* superblock = member.superblock()) {
-    member.name = superblock->geometry.DeviceName(superblock->index);
+    member.name = superblock->DeviceName();
   }
   return member;
 }
@@ -146,8 +147,9 @@ Result<RawArray> RawArray::Open(const std::string& argument) {
   if (!file.ok()) {
     return Fail(std::move(file).error());
   }
-  for (const MemberPath& member : file->members) {
-    array.members_.push_back(OpenMember(member.name, file->Locate(member)));
+  const ArrayFile settled = WithJoinedSpares(*file);
+  for (const MemberPath& member : settled.members) {
+    array.members_.push_back(OpenMember(member.name, settled.Locate(member)));
   }
   return array;
 }

@@ -12,9 +12,11 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/dry_run.h"
+#include "cli/make_file.h"
 #include "cli/member_name.h"
 #include "cli/probe.h"
 #include "cli/session.h"
+#include "cli/spares.h"
 #include "cli/verbs.h"
 #include "device/file_device.h"
 #include "frontend/status_json.h"
@@ -62,6 +64,9 @@ Result<NewDevice> CheckNew(const ArrayFile& file, const std::filesystem::path& p
     }
     device.own = device.own || own;
   }
+  if (IsSpareOf(file, path)) {
+    return device;
+  }
   auto content = FindContent(path, probed->size_bytes);
   EPLOG_TRY(content);
   device.holds = std::move(*content);
@@ -72,30 +77,6 @@ Result<NewDevice> CheckNew(const ArrayFile& file, const std::filesystem::path& p
   return device;
 }
 
-Status MakeFile(const std::filesystem::path& path, uint64_t bytes) {
-  auto loop = IoUringLoop::Create();
-  if (!loop.ok()) {
-    return Fail(std::move(loop).error());
-  }
-  ProgressBar bar(kVerb, "writing " + path.string(), ProgressBar::Unit::kBytes);
-  CreateFileOptions options;
-  options.progress = bar.Sink();
-  Status made = RunTask(**loop, CreateMemberFile(**loop, path.string(), bytes, options));
-  bar.Finish();
-  return made;
-}
-
-// Where the file does not list the place, since nobody had it when it was written, it does now.
-void List(ArrayFile& file, const std::string& name, const std::filesystem::path& path) {
-  const auto listed = std::find_if(file.members.begin(), file.members.end(),
-                                   [&](const MemberPath& member) { return member.name == name; });
-  if (listed != file.members.end()) {
-    listed->path = PathFor(file, path);
-  } else {
-    file.members.push_back({name, PathFor(file, path)});
-  }
-}
-
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
   std::error_code error;
@@ -104,7 +85,7 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   } else {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
-    EPLOG_TRY(MakeFile(path, *bytes));
+    EPLOG_TRY(MakeMemberFile(kVerb, path, *bytes));
   }
   const auto offline = [&](Session& session) -> Result<Json> {
     auto device = session.OpenDevice(path.string());
@@ -115,8 +96,8 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   const Json request = {{"verb", kVerb}, {"device", index}, {"path", path.string()}};
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
-  List(file, MemberName(file, index), path);
-  return WriteArrayFile(file);
+  const std::string name = MemberName(file, index);
+  return ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
 }
 
 // ---- the dry run

@@ -79,7 +79,12 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   if (!options.read_only) {
     session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
     open.scrub_mark = KeepScrubMark(file);
-    open.on_event = [log = session->events_.get()](const ArrayEvent& event) { log->Add(event); };
+    open.on_event = [raw = session.get()](const ArrayEvent& event) {
+      raw->Tell(event);
+      if (raw->listener_) {
+        raw->listener_(event);
+      }
+    };
   }
   auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));
   if (!array.ok()) {
@@ -117,6 +122,19 @@ Result<Device*> Session::OpenDevice(const std::string& path) {
   }
   members_.opened.push_back(std::move(*member));
   return members_.opened.back().device.get();
+}
+
+void Session::CloseDevice(const std::string& path) {
+  std::erase_if(members_.opened, [&](const Member& member) {
+    return member.device->name() == path &&
+           (member.deadline == nullptr || member.deadline->unanswered() == 0);
+  });
+}
+
+void Session::Tell(const ArrayEvent& event) {
+  if (events_ != nullptr) {
+    events_->Add(event);
+  }
 }
 
 Status Session::Inject(const std::string& path, const Injection& injection) {

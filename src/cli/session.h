@@ -46,8 +46,14 @@ class Session {
   }
   // A device that is to join the array; lives as long as the array.
   Result<Device*> OpenDevice(const std::string& path);
+  // It takes no part in the array (any more).
+  void CloseDevice(const std::string& path);
   // Faults on the member at this path, or on all of them if it is empty, from now on.
   Status Inject(const std::string& path, const Injection& injection);
+  // Who is told of the array's events besides the log; empty: nobody.
+  void Listen(EventSink sink) { listener_ = std::move(sink); }
+  // Something that happened to the array, for the log.
+  void Tell(const ArrayEvent& event);
   // Flush, checkpoint, stop, let the devices go. At the end of every change.
   Status Close();
   // After the array was closed by somebody else: drop it and let the devices go.
@@ -60,6 +66,7 @@ class Session {
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
+  EventSink listener_;
   std::unique_ptr<Array> array_;
 };
 

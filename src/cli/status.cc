@@ -8,7 +8,7 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/read_status.h"
-#include "cli/units.h"
+#include "cli/spares.h"
 #include "cli/verbs.h"
 #include "frontend/status_json.h"
 
@@ -88,6 +88,7 @@ int RunStatus(const StatusCommand& command) {
     return ReportError(kVerb, status.error());
   }
   FillPaths(*file, *status);
+  AddSpares(*file, *status);
   if (command.json) {
     PrintJson(*status);
   } else {

@@ -23,6 +23,7 @@ void AddBuffers(CLI::App& app, Run& run);
 void AddDiscard(CLI::App& app, Run& run);
 void AddFail(CLI::App& app, Run& run);
 void AddReplace(CLI::App& app, Run& run);
+void AddSpare(CLI::App& app, Run& run);
 void AddRebuild(CLI::App& app, Run& run);
 void AddCheck(CLI::App& app, Run& run);
 void AddScrub(CLI::App& app, Run& run);

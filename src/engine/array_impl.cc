@@ -112,6 +112,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   checkpointer_.Open(recovery.checkpoint_sequence());
   entries_replayed_ = recovery.entries_replayed();
   recovery_us_ = core_.loop.NowUs() - start;
+  core_.last_request_us = core_.loop.NowUs();  // idleness is counted from here
   if (writing) {
     membership_.Open(recovery.position().sequence);
     core_.loop.Spawn(appender_.Run());

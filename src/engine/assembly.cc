@@ -225,6 +225,11 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
       continue;  // counts as missing
     }
     EPLOG_CO_TRY(superblock);
+    if (superblock->is_spare()) {
+      co_return Fail(ErrorCode::kInvalidArgument,
+                     copies.device->name() + " is a spare of the array " +
+                         UuidToString(superblock->array_uuid) + " and no member; leave it out");
+    }
     found.push_back({copies.device, std::move(*superblock), copies.doubtful(), 0});
   }
   if (found.empty()) {

@@ -100,7 +100,9 @@ void Explain(const Assembly& assembly, const std::vector<FoundMember>& found,
 }
 
 void ExamineArray(std::vector<FoundMember> found, Examination& result, ExaminedArray& array) {
-  SetAside(found, result.devices);
+  if (!found.empty()) {
+    SetAside(found, result.devices);
+  }
   if (found.empty()) {
     array.why_not = "none of these devices can be used";
     return;
@@ -183,6 +185,12 @@ Task<Examination> ExamineDevices(std::vector<Device*> devices) {
     if (known == result.arrays.end()) {
       result.arrays.push_back(Introduce(*superblock));
       found.emplace_back();
+    }
+    if (superblock->is_spare()) {
+      examined.member = "spare";
+      examined.verdict = MemberVerdict::kSpare;
+      result.devices.push_back(std::move(examined));
+      continue;
     }
     examined.member = superblock->geometry.DeviceName(superblock->index);
     examined.epoch = superblock->epoch.number;

@@ -105,6 +105,13 @@ Status LoadMembers(const SuperblockBytes& from, Superblock& to) {
   return OkStatus();
 }
 
+// A spare knows nothing of what happens in the array, so nothing of it can be old.
+Status CheckSpare(const SuperblockBytes& from) {
+  const bool states = from.member_count != 0 || from.epoch != Epoch{} || from.base != Epoch{} ||
+                      from.checkpoint_generation != 0;
+  return states ? Status(Wrong("a spare has no states of members")) : OkStatus();
+}
+
 Status LoadName(const SuperblockBytes& from, Superblock& to) {
   const auto* const end = std::find(from.name.begin(), from.name.end(), '\0');
   if (end == from.name.end() ||
@@ -127,9 +134,10 @@ bool OnlyVersionIsWrong(std::span<const std::byte> in, uint32_t crc) {
 
 void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out) {
   EPLOG_CHECK(out.size() == kSuperblockCopyBytes, "a superblock copy has a fixed size");
-  EPLOG_CHECK(superblock.geometry.n <= kMaxSsds && superblock.geometry.m <= kMaxParity &&
-                  superblock.members.size() == superblock.geometry.devices(),
-              "one member for each device of the geometry");
+  EPLOG_CHECK(
+      superblock.geometry.n <= kMaxSsds && superblock.geometry.m <= kMaxParity &&
+          superblock.members.size() == (superblock.is_spare() ? 0 : superblock.geometry.devices()),
+      "one member for each device of the geometry, none in a spare");
   EPLOG_CHECK(
       superblock.name.size() < wire::kNameBytes && superblock.name.find('\0') == std::string::npos,
       "an array's name has at most 63 bytes");
@@ -198,9 +206,20 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   }
   to.checkpoint = LoadPointer(from);
   EPLOG_TRY(CheckPointer(to.checkpoint, to.geometry));
-  EPLOG_TRY(LoadMembers(from, to));
+  EPLOG_TRY(to.is_spare() ? CheckSpare(from) : LoadMembers(from, to));
   EPLOG_TRY(LoadName(from, to));
   return to;
+}
+
+Superblock SpareSuperblock(const Superblock& member, const Uuid& device_uuid) {
+  Superblock spare;
+  spare.array_uuid = member.array_uuid;
+  spare.device_uuid = device_uuid;
+  spare.index = kSpareIndex;
+  spare.geometry = member.geometry;
+  spare.journal_mode = member.journal_mode;
+  spare.name = member.name;
+  return spare;
 }
 
 }  // namespace eplog

@@ -46,6 +46,9 @@ struct CheckpointPointer {
   bool operator==(const CheckpointPointer&) const = default;
 };
 
+// A device that belongs to an array and has no place in it yet.
+inline constexpr DeviceIndex kSpareIndex(255);
+
 struct Superblock {
   uint32_t version = kFormatVersion;
   Uuid array_uuid{};
@@ -58,9 +61,19 @@ struct Superblock {
   Epoch epoch;
   Epoch base;  // the last epoch that opened
   CheckpointPointer checkpoint;
-  std::vector<MemberEntry> members;  // n + m
+  std::vector<MemberEntry> members;  // n + m; a spare has none
   bool operator==(const Superblock&) const = default;
+
+  // Then it tells the array and its geometry, and nothing of the array's state.
+  [[nodiscard]] bool is_spare() const { return index == kSpareIndex; }
+  // ssd3, log0, spare
+  [[nodiscard]] std::string DeviceName() const {
+    return is_spare() ? "spare" : geometry.DeviceName(index);
+  }
 };
+
+// What a spare of the array bears, with a uuid of its own. `member`: of any of its devices.
+Superblock SpareSuperblock(const Superblock& member, const Uuid& device_uuid);
 
 // Writes exactly kSuperblockCopyBytes.
 void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out);

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "frontend/control.h"
 #include "frontend/daemon_verbs.h"
+#include "frontend/spare_keeper.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 
@@ -27,6 +28,8 @@ namespace {
 
 // How long an answer may wait for a client that does not read it.
 constexpr uint64_t kAnswerGraceUs = 5'000'000;
+// How long who mounts waits for spares that do not answer.
+constexpr uint64_t kSparesGraceUs = 2'000'000;
 
 std::string NowUtc() {
   const std::time_t now = std::time(nullptr);
@@ -103,6 +106,7 @@ class Daemon {
 
  private:
   Status Begin();
+  void KeepSpares();
   Task<void> WatchSignals();
   Task<Status> CloseArray();
 
@@ -112,6 +116,7 @@ class Daemon {
   const std::function<void()>& ready_;
   SignalWatch signals_;
   std::unique_ptr<FuseServer> fuse_;
+  std::unique_ptr<SpareKeeper> spares_;
   std::unique_ptr<DaemonVerbs> verbs_;
   std::unique_ptr<ControlServer> control_;
   WaitGroup tasks_;
@@ -119,15 +124,26 @@ class Daemon {
   bool done_ = false;
 };
 
+void Daemon::KeepSpares() {
+  if (options_.spares == nullptr) {
+    return;
+  }
+  spares_ = std::make_unique<SpareKeeper>(loop_, array_, *options_.spares, options_.tell);
+  if (options_.listen) {
+    options_.listen([keeper = spares_.get()](const ArrayEvent& event) { keeper->Notice(event); });
+  }
+}
+
 Status Daemon::Begin() {
   Result<std::unique_ptr<FuseServer>> fuse = FuseServer::Mount(loop_, array_, options_.fuse);
   if (!fuse.ok()) {
     return Fail(fuse.error());
   }
   fuse_ = std::move(*fuse);
+  KeepSpares();
   verbs_ = std::make_unique<DaemonVerbs>(
       loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
-      DaemonVerbs::Devices{options_.open_device, options_.inject});
+      DaemonVerbs::Devices{options_.open_device, options_.inject, spares_.get()});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();
@@ -155,6 +171,11 @@ Task<void> Daemon::Main() {
   }
   tasks_.Add();
   loop_.Spawn(WatchSignals());
+  if (spares_ != nullptr) {
+    loop_.Spawn(spares_->Run());
+    Task<void> looking = spares_->Looked(loop_.NowUs() + kSparesGraceUs);
+    co_await looking;
+  }
   ready_();
 
   Task<void> serving = fuse_->Serve();
@@ -175,6 +196,13 @@ Task<void> Daemon::Main() {
 }
 
 Task<Status> Daemon::CloseArray() {
+  if (spares_ != nullptr) {
+    Task<void> stopping = spares_->Stop();
+    co_await stopping;
+    if (options_.listen) {
+      options_.listen({});
+    }
+  }
   Status status = co_await array_.Close();
   if (options_.release) {
     options_.release();

@@ -15,6 +15,7 @@ namespace eplog {
 
 class Device;
 class IoUringLoop;
+class SpareShelf;
 struct Injection;
 
 struct ServeOptions {
@@ -28,6 +29,12 @@ struct ServeOptions {
   std::function<Result<Device*>(const std::string& path)> open_device;
   // For the verb `inject`: faults on the member at this path, on all if it is empty.
   std::function<Status(const std::string& path, const Injection& injection)> inject;
+  // Spares that step in by themselves, for as long as this serves. Null: there are none to be used.
+  SpareShelf* spares = nullptr;
+  // Told what takes the array's events from now on; with an empty sink, nobody any more. For
+  // spares.
+  std::function<void(EventSink sink)> listen;
+  EventSink tell;  // events of spares
 };
 
 // Serve `array` at options.fuse.mountpoint and on its control socket; returns when the mount is
@@ -38,7 +45,7 @@ struct ServeOptions {
 // A signal takes the mount away even from under open files, after writing back what the kernel
 // holds dirty for them; `umount` with open files is refused. Control verbs: status, commit,
 // checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, scrub,
-// plan, inject, umount (docs of each: daemon_verbs.h).
+// plan, inject, spare-add, spare-remove, umount (docs of each: daemon_verbs.h).
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);
 

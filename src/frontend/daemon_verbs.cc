@@ -1,5 +1,6 @@
 #include "frontend/daemon_verbs.h"
 
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -7,8 +8,24 @@
 #include "frontend/arguments.h"
 #include "frontend/plan_json.h"
 #include "frontend/report_json.h"
+#include "frontend/spare_keeper.h"
 
 namespace eplog {
+namespace {
+
+Result<std::string> SparePath(const Json& request, const SpareKeeper* spares) {
+  const auto path = request.find("path");
+  if (path == request.end() || !path->is_string()) {
+    return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of a spare");
+  }
+  if (spares == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                "the array is mounted read-only: umount it, or mount it for writing");
+  }
+  return path->get<std::string>();
+}
+
+}  // namespace
 
 DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
                          Devices devices)
@@ -41,6 +58,8 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
       {"scrub", &DaemonVerbs::Scrub},
       {"plan", &DaemonVerbs::Plan},
       {"inject", &DaemonVerbs::InjectFaults},
+      {"spare-add", &DaemonVerbs::AddSpare},
+      {"spare-remove", &DaemonVerbs::RemoveSpare},
   };
   for (const Entry& entry : kVerbs) {
     if (verb == entry.verb) {
@@ -71,7 +90,12 @@ void DaemonVerbs::Closed(Status status) {
 }
 
 Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progress*/) {
-  co_return StatusToJson(array_.GetStatus(), serving_);
+  ArrayStatus status = array_.GetStatus();
+  if (devices_.spares != nullptr) {
+    std::vector<DeviceStatus> spares = devices_.spares->List();
+    std::move(spares.begin(), spares.end(), std::back_inserter(status.devices));
+  }
+  co_return StatusToJson(status, serving_);
 }
 
 Task<Result<Json>> DaemonVerbs::FindLost(Json /*request*/, ProgressSink /*progress*/) {
@@ -122,6 +146,12 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   const auto path = request.find("path");
   if (path == request.end() || !path->is_string() || devices_.open == nullptr) {
     co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
+  }
+  if (devices_.spares != nullptr && devices_.spares->Has(path->get<std::string>())) {
+    Task<Status> using_spare = devices_.spares->Use(*device, path->get<std::string>());
+    Status used = co_await using_spare;
+    EPLOG_CO_TRY(used);
+    co_return Json();
   }
   Result<Device*> opened = devices_.open(path->get<std::string>());
   EPLOG_CO_TRY(opened);
@@ -192,6 +222,26 @@ Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progre
     co_return Fail(ErrorCode::kUnsupported, "faults cannot be injected here");
   }
   Status status = devices_.inject(path, injection);
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+// {"path": "..."}: what is at the path is overwritten.
+Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/) {
+  Result<std::string> path = SparePath(request, devices_.spares);
+  EPLOG_CO_TRY(path);
+  Task<Status> adding = devices_.spares->Add(*path);
+  Status status = co_await adding;
+  EPLOG_CO_TRY(status);
+  co_return Json();
+}
+
+// {"path": "..."}
+Task<Result<Json>> DaemonVerbs::RemoveSpare(Json request, ProgressSink /*progress*/) {
+  Result<std::string> path = SparePath(request, devices_.spares);
+  EPLOG_CO_TRY(path);
+  Task<Status> removing = devices_.spares->Remove(*path);
+  Status status = co_await removing;
   EPLOG_CO_TRY(status);
   co_return Json();
 }

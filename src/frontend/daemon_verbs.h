@@ -30,6 +30,8 @@
 
 namespace eplog {
 
+class SpareKeeper;
+
 class DaemonVerbs {
  public:
   // Opens what is to become a member of the array. Whoever provides this owns the device, for as
@@ -40,6 +42,7 @@ class DaemonVerbs {
   struct Devices {
     OpenDevice open;
     Inject inject;
+    SpareKeeper* spares = nullptr;  // null: none may be used
   };
 
   DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
@@ -71,6 +74,8 @@ class DaemonVerbs {
   Task<Result<Json>> ListVolumes(Json request, ProgressSink progress);
   Task<Result<Json>> ResizeVolume(Json request, ProgressSink progress);
   Task<Result<Json>> DeleteVolume(Json request, ProgressSink progress);
+  Task<Result<Json>> AddSpare(Json request, ProgressSink progress);
+  Task<Result<Json>> RemoveSpare(Json request, ProgressSink progress);
   Task<Result<Json>> Umount(Json request, ProgressSink progress);
 
   // The volume that is named, if nobody has it open.

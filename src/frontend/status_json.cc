@@ -36,32 +36,6 @@ Json ArrayToJson(const ArrayStatus& status, const ServingInfo& serving) {
   return array;
 }
 
-Json DeviceToJson(const DeviceStatus& device) {
-  Json json = {
-      {"name", device.name},
-      {"path", device.path},
-      {"role", DeviceRoleName(device.role)},
-      {"state", DeviceStateName(device.state)},
-      {"size_bytes", device.size_bytes},
-      {"reads", device.reads},
-      {"writes", device.writes},
-      {"flushes", device.flushes},
-      {"bytes_read", device.bytes_read},
-      {"bytes_written", device.bytes_written},
-      {"read_errors", device.read_errors},
-      {"write_errors", device.write_errors},
-      {"corrupt_chunks", device.corrupt_chunks},
-      {"latency_us_p99", device.latency_us_p99},
-  };
-  if (!device.failed_because.empty()) {
-    json["failed_because"] = device.failed_because;
-  }
-  if (!device.direct) {
-    json["direct"] = false;  // the file system below refused O_DIRECT
-  }
-  return json;
-}
-
 // Null if no device is being rebuilt.
 Json RebuildToJson(const ArrayStatus& status) {
   const bool any = std::any_of(
@@ -112,6 +86,32 @@ Json TrafficToJson(const Traffic& traffic) {
 }
 
 }  // namespace
+
+Json DeviceToJson(const DeviceStatus& device) {
+  Json json = {
+      {"name", device.name},
+      {"path", device.path},
+      {"role", DeviceRoleName(device.role)},
+      {"state", DeviceStateName(device.state)},
+      {"size_bytes", device.size_bytes},
+      {"reads", device.reads},
+      {"writes", device.writes},
+      {"flushes", device.flushes},
+      {"bytes_read", device.bytes_read},
+      {"bytes_written", device.bytes_written},
+      {"read_errors", device.read_errors},
+      {"write_errors", device.write_errors},
+      {"corrupt_chunks", device.corrupt_chunks},
+      {"latency_us_p99", device.latency_us_p99},
+  };
+  if (!device.failed_because.empty()) {
+    json["failed_because"] = device.failed_because;
+  }
+  if (!device.direct) {
+    json["direct"] = false;  // the file system below refused O_DIRECT
+  }
+  return json;
+}
 
 Json StatusToJson(const ArrayStatus& status, const ServingInfo& serving) {
   Json devices = Json::array();

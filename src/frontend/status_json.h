@@ -15,6 +15,8 @@ struct ServingInfo {
   int pid = 0;             // 0: nobody
 };
 
+// A row of "devices".
+[[nodiscard]] Json DeviceToJson(const DeviceStatus& device);
 [[nodiscard]] Json StatusToJson(const ArrayStatus& status, const ServingInfo& serving);
 
 // The table of a document made by StatusToJson, here or in the serving process. Several lines, each

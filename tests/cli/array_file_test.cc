@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "ELF\x02\x01",
                 ":1: "},
         BadCase{"UnknownKey", std::string(kHead) + "level = 6\n" + kMember,
-                ":3: unknown key 'level'; known here: uuid, name, member"},
+                ":3: unknown key 'level'; known here: uuid, name, member, spare"},
         BadCase{"UnknownMemberKey", kHead + kMember + "size = 3\n",
                 ":6: unknown key 'size'; known here: name, path"},
         BadCase{"NoUuid", "name = \"x\"\n" + kMember, ":1: 'uuid' is missing"},
@@ -97,6 +97,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"DoubledPath",
                 kHead + kMember + "[[member]]\nname = \"ssd1\"\npath = \"./x/../ssd0\"\n",
                 ":8: './x/../ssd0' is the path of ssd0 and of ssd1"},
+        BadCase{"SpareIsText", std::string(kHead) + "spare = \"x\"\n" + kMember,
+                ":3: 'spare' must be a table"},
+        BadCase{"SpareListIsText", std::string(kHead) + "spare = [\"x\"]\n" + kMember,
+                ":3: 'spare' must be a table"},
+        BadCase{"SpareWithoutPath", kHead + kMember + "[[spare]]\n", ":6: 'path' is missing"},
+        BadCase{"SpareWithName", kHead + kMember + "[[spare]]\npath = \"x\"\nname = \"s\"\n",
+                ":8: unknown key 'name'; known here: path"},
+        BadCase{"DoubledSpare",
+                kHead + kMember + "[[spare]]\npath = \"x\"\n[[spare]]\npath = \"./x\"\n",
+                ":9: spare './x' is listed twice"},
+        BadCase{"SpareIsMember", kHead + kMember + "[[spare]]\npath = \"/x/ssd0\"\n",
+                ":7: '/x/ssd0' is the path of ssd0 and of a spare"},
         BadCase{"DoubledKey", std::string(kHead) + "name = \"y\"\n" + kMember, ":3: "}),
     [](const auto& test) { return std::string(test.param.name); });
 
@@ -106,11 +118,57 @@ TEST(ArrayFile, FormatAndParseAgree) {
   array.uuid = "0123abcd-0123-4567-89ab-0123456789ab";
   array.name = "quo\"te \\ back\tslash \xC3\xA9";
   array.members = {{"ssd0", "with space"}, {"ssd31", "/dev/\"odd\""}, {"log3", "b#c"}};
+  array.spares = {"a spare", "/dev/sd\"x\""};
   const auto parsed = ParseArrayFile(FormatArrayFile(array), array.file);
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_EQ(parsed->uuid, array.uuid);
   EXPECT_EQ(parsed->name, array.name);
   EXPECT_EQ(parsed->members, array.members);
+  EXPECT_EQ(parsed->spares, array.spares);
+}
+
+TEST(ArrayFile, SparesAreAddedAndDroppedByPath) {
+  auto array = ParseArrayFile(kGood, "/a/b/array.toml");
+  ASSERT_TRUE(array.ok());
+  array->AddSpare("/a/b/below/s0");
+  array->AddSpare("/dev/sdx");
+  array->AddSpare("/dev/sdx");
+  EXPECT_EQ(array->spares, (std::vector<std::string>{"below/s0", "/dev/sdx"}));
+  EXPECT_TRUE(array->ListsSpare("/a/b/below/s0"));
+  EXPECT_FALSE(array->ListsSpare("/a/b/ssd0"));
+  array->DropSpare("/a/b/below/s0");
+  EXPECT_EQ(array->spares, std::vector<std::string>{"/dev/sdx"});
+}
+
+TEST(ArrayFile, SpareThatSteppedInIsNoSpareAnyMore) {
+  auto array = ParseArrayFile(kGood, "/a/b/array.toml");
+  ASSERT_TRUE(array.ok());
+  array->AddSpare("/dev/sdx");
+  array->AddSpare("/a/b/s1");
+  array->MoveMember("ssd0", "/dev/sdx");
+  array->MoveMember("log1", "/a/b/s1");  // one that was not listed
+  EXPECT_TRUE(array->spares.empty());
+  const std::vector<MemberPath> expected = {
+      {"ssd0", "/dev/sdx"}, {"log0", "/dev/disk/by-id/x"}, {"log1", "s1"}};
+  EXPECT_EQ(array->members, expected);
+  EXPECT_TRUE(ParseArrayFile(FormatArrayFile(*array), array->file).ok());
+}
+
+TEST(ArrayFile, ChangesDoNotUndoEachOther) {
+  const TempDir dir;
+  dir.Write("array.toml", kGood);
+  auto one = LoadArrayFile(dir.path());
+  auto other = LoadArrayFile(dir.path());
+  ASSERT_TRUE(one.ok() && other.ok());
+  ASSERT_TRUE(ChangeArrayFile(*one, [](ArrayFile& file) { file.AddSpare("/dev/sdx"); }).ok());
+  ASSERT_TRUE(
+      ChangeArrayFile(*other, [](ArrayFile& file) { file.MoveMember("ssd0", "/dev/sdy"); }).ok());
+  EXPECT_EQ(other->spares, std::vector<std::string>{"/dev/sdx"});
+  const auto written = LoadArrayFile(dir.path());
+  ASSERT_TRUE(written.ok());
+  EXPECT_EQ(written->spares, other->spares);
+  EXPECT_EQ(written->members, other->members);
+  EXPECT_EQ(written->members.front().path, "/dev/sdy");
 }
 
 TEST(ArrayFile, WriteReplacesAndLeavesNothingBehind) {

@@ -34,6 +34,46 @@ TEST(Superblock, RandomContentComesBack) {
   }
 }
 
+TEST(Superblock, SparesComeBack) {
+  Random random(13);
+  for (int i = 0; i < 500; ++i) {
+    const Superblock member = AnySuperblock(random);
+    EXPECT_FALSE(member.is_spare());
+    Superblock spare = SpareSuperblock(member, TestUuid(9));
+    spare.generation = AnyMagnitude(random);
+    const auto back = DecodeSuperblock(Encoded(spare));
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    ASSERT_EQ(*back, spare);
+    EXPECT_TRUE(back->is_spare());
+    EXPECT_EQ(back->DeviceName(), "spare");
+    EXPECT_EQ(back->array_uuid, member.array_uuid);
+    EXPECT_EQ(back->geometry, member.geometry);
+    EXPECT_EQ(back->device_uuid, TestUuid(9));
+  }
+}
+
+TEST(Superblock, SparesThatTellOfMembersAreRefused) {
+  const Superblock spare = SpareSuperblock(Plain(), TestUuid(9));
+  // Member count, checkpoint generation (its SSDs with it), epoch, base and epoch.
+  for (const std::vector<size_t>& pokes :
+       std::vector<std::vector<size_t>>{{272}, {168, 192, 200}, {136}, {136, 152}}) {
+    auto bytes = Encoded(spare);
+    for (const size_t at : pokes) {
+      bytes[at] = std::byte{1};
+    }
+    FixCrc(bytes, kSuperblockCrcAt);
+    EXPECT_TRUE(FailsWith(DecodeSuperblock(bytes), ErrorCode::kCorrupt)) << pokes.front();
+  }
+}
+
+// A program that knows no spares: it asks for one member for each device, and an index among them.
+TEST(Superblock, SparesBreakARuleThatMembersAlwaysHad) {
+  const Superblock spare = SpareSuperblock(Plain(), TestUuid(9));
+  const auto bytes = Encoded(spare);
+  EXPECT_NE(static_cast<uint32_t>(bytes[272]), spare.geometry.devices());
+  EXPECT_GE(static_cast<uint32_t>(bytes[48]), kMaxDevices);
+}
+
 TEST(Superblock, EncodingIsAFunctionOfContent) {
   Random random(12);
   const Superblock sb = AnySuperblock(random);

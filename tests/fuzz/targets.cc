@@ -87,8 +87,10 @@ Bytes PaddedTo(std::span<const std::byte> bytes, size_t size) {
 Outcome DecodeOneSuperblock(std::span<const std::byte> bytes) {
   const auto sb = DecodeSuperblock(bytes);
   if (sb.ok()) {
-    EPLOG_CHECK(sb->geometry.Validate().ok() && sb->members.size() == sb->geometry.devices() &&
-                    sb->index.value < sb->members.size() && sb->name.size() < 64,
+    EPLOG_CHECK(sb->geometry.Validate().ok() && sb->name.size() < 64 &&
+                    (sb->is_spare() ? sb->members.empty()
+                                    : sb->members.size() == sb->geometry.devices() &&
+                                          sb->index.value < sb->members.size()),
                 "an accepted superblock is sane");
     Bytes again(kSuperblockCopyBytes);
     EncodeSuperblock(*sb, again);
@@ -108,7 +110,11 @@ Outcome RunSuperblock(std::span<const std::byte> in) {
 Bytes SeedSuperblock(uint64_t seed) {
   Random random(seed);
   Bytes bytes(kSuperblockCopyBytes);
-  EncodeSuperblock(format_test::AnySuperblock(random), bytes);
+  Superblock superblock = format_test::AnySuperblock(random);
+  if (random.OneIn(4)) {
+    superblock = SpareSuperblock(superblock, superblock.device_uuid);
+  }
+  EncodeSuperblock(superblock, bytes);
   return bytes;
 }
 

@@ -347,6 +347,7 @@ ArrayStatus FakeArray::GetStatus() const {
   status.capacity_bytes = capacity_bytes_;
   status.allocated_bytes = AllocatedBytes();
   status.free_bytes = capacity_bytes_ - AllocatedBytes();
+  status.devices = devices;
   status.traffic.user_writes = writes;
   status.traffic.user_reads = reads;
   return status;

@@ -54,6 +54,9 @@ class FakeArray final : public Array {
   uint64_t max_delay_us = 0;  // each answer comes after a random time up to this
   bool keep_data = true;      // false: writes go nowhere and reads are zeros, for measuring
   std::function<Status(const Call&)> before;  // an error here is the answer
+  std::vector<DeviceStatus> devices;
+  // What becomes of a replacement; empty: there is no replacing.
+  std::function<Task<Status>(uint32_t device, Device& replacement)> on_replace;
 
   // ---- observations
   std::vector<Call> calls;  // all but reads and writes
@@ -96,8 +99,12 @@ class FakeArray final : public Array {
   Task<Status> FailDevice(uint32_t /*device*/, std::string /*reason*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no failing of devices");
   }
-  Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
-    co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
+  Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override {
+    if (on_replace == nullptr) {
+      co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
+    }
+    Task<Status> replacing = on_replace(device, replacement);
+    co_return co_await replacing;
   }
   // Tells what it was asked, in figures: the device, the replacement's size, the volume.
   Task<Result<ChangePlan>> Plan(Change change) override {

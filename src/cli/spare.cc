@@ -1,0 +1,282 @@
+// eplog spare add|remove|list: devices that step in by themselves when the array loses one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/array_file.h"
+#include "cli/console.h"
+#include "cli/make_file.h"
+#include "cli/probe.h"
+#include "cli/session.h"
+#include "cli/spare_shelf.h"
+#include "cli/spares.h"
+#include "cli/verbs.h"
+#include "frontend/spare_keeper.h"
+#include "frontend/status_json.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "spare";
+
+struct SpareCommand {
+  std::string array;
+  std::string device;
+  std::string role;  // empty: any
+  bool force = false;
+  bool json = false;
+};
+
+std::string RolesText(SpareRoles roles) {
+  if (roles.ssd && roles.log) {
+    return "SSDs and log devices";
+  }
+  return roles.ssd ? "SSDs only" : roles.log ? "log devices only" : "nothing";
+}
+
+// ---------------------------------------------------------------------------------------- add
+
+Status CheckRole(const SpareCommand& command, const Geometry& g, uint64_t size_bytes) {
+  const SpareRoles roles = RolesFor(g, size_bytes);
+  if (!roles.any()) {
+    return Fail(ErrorCode::kInvalidArgument, TooSmall(g, command.device, size_bytes));
+  }
+  const bool ssd = command.role == "ssd";
+  if ((ssd && !roles.ssd) || (command.role == "log" && !roles.log)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is too small for {}: it has {} bytes and {} are needed",
+                            command.device, ssd ? "an SSD" : "a log device", size_bytes,
+                            ssd ? g.ssd_bytes() : g.log_bytes()));
+  }
+  return OkStatus();
+}
+
+// It must be nobody's, and empty unless that does not matter.
+Status CheckFree(const SpareCommand& command, const ArrayFile& file,
+                 const std::filesystem::path& path, const ProbedDevice& probed) {
+  const ArrayFile settled = WithJoinedSpares(file);
+  for (const MemberPath& member : settled.members) {
+    const auto identity = IdentifyDevice(settled.Locate(member));
+    if (settled.Locate(member) == path || (identity.ok() && *identity == probed.identity)) {
+      return Fail(ErrorCode::kExists,
+                  fmt::format("{} is {} of this array", path.string(), member.name));
+    }
+  }
+  for (const std::string& spare : settled.spares) {
+    const std::filesystem::path other = settled.LocatePath(spare);
+    const auto identity = IdentifyDevice(other);
+    if (identity.ok() && *identity == probed.identity && IsSpareOf(file, other)) {
+      return Fail(ErrorCode::kExists,
+                  fmt::format("{} is a spare of this array already", other.string()));
+    }
+  }
+  if (IsSpareOf(file, path)) {
+    return OkStatus();  // and not listed
+  }
+  const auto content = FindContent(path, probed.size_bytes);
+  EPLOG_TRY(content);
+  if (!content->empty() && !command.force) {
+    return Fail(ErrorCode::kExists,
+                fmt::format("{} holds {}; --force overwrites it", path.string(), *content));
+  }
+  return OkStatus();
+}
+
+uint64_t SizeToMake(const SpareCommand& command, const Geometry& g) {
+  return command.role == "ssd"   ? g.ssd_bytes()
+         : command.role == "log" ? g.log_bytes()
+                                 : std::max(g.ssd_bytes(), g.log_bytes());
+}
+
+// What the keeper of a serving process does, on the array opened here.
+template <typename Change>
+auto Offline(const ArrayFile& file, const Superblock& member, Change change) {
+  return [&file, &member, change](Session& session) -> Result<Json> {
+    FileSpareShelf shelf(session, file, member);
+    SpareKeeper keeper(session.loop(), session.array(), shelf, {});
+    EPLOG_TRY(session.Run(change(keeper)));
+    return Json();
+  };
+}
+
+Status Add(const SpareCommand& command, const ArrayFile& file) {
+  const auto member = AnyMember(file);
+  EPLOG_TRY(member);
+  const Geometry& g = member->geometry;
+  const std::filesystem::path path = ResolveParent(command.device);
+  std::error_code error;
+  uint64_t size = SizeToMake(command, g);
+  if (std::filesystem::exists(path, error)) {
+    const auto probed = ProbeDevice(path);
+    EPLOG_TRY(probed);
+    size = probed->size_bytes;
+    EPLOG_TRY(CheckFree(command, file, path, *probed));
+    EPLOG_TRY(CheckRole(command, g, size));
+  } else {
+    EPLOG_TRY(MakeMemberFile("spare add", path, size));
+  }
+  const Json request = {{"verb", "spare-add"}, {"path", path.string()}};
+  const auto done = AskOrOpen(
+      "spare add", file, request,
+      Offline(file, *member, [&](SpareKeeper& keeper) { return keeper.Add(path.string()); }));
+  EPLOG_TRY(done);
+  Print(fmt::format("{} is a spare of '{}' now; it fits {}\nnext: eplog spare list {}",
+                    command.device, file.name, RolesText(RolesFor(g, size)),
+                    ShellWord(command.array)));
+  return OkStatus();
+}
+
+// ------------------------------------------------------------------------------------- remove
+
+// spare0, or a path.
+std::filesystem::path PathOf(const ArrayFile& file, const std::string& device) {
+  size_t number = 0;
+  const char* const end = device.data() + device.size();
+  if (device.starts_with("spare")) {
+    const auto [stop, error] = std::from_chars(device.data() + 5, end, number);
+    if (error == std::errc() && stop == end && number < file.spares.size()) {
+      return file.LocatePath(file.spares[number]);
+    }
+  }
+  return ResolveParent(device);
+}
+
+Status Remove(const SpareCommand& command, const ArrayFile& file) {
+  const std::filesystem::path path = PathOf(file, command.device);
+  if (!file.ListsSpare(path) && !IsSpareOf(file, path)) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{} is no spare of '{}'; 'eplog spare list {}' shows them",
+                            path.string(), file.name, ShellWord(command.array)));
+  }
+  const auto member = AnyMember(file);
+  EPLOG_TRY(member);
+  const Json request = {{"verb", "spare-remove"}, {"path", path.string()}};
+  const auto done = AskOrOpen(
+      "spare remove", file, request,
+      Offline(file, *member, [&](SpareKeeper& keeper) { return keeper.Remove(path.string()); }));
+  EPLOG_TRY(done);
+  Print(fmt::format("{} is no spare of '{}' any more", path.string(), file.name));
+  return OkStatus();
+}
+
+// --------------------------------------------------------------------------------------- list
+
+// As the serving process knows them, else as they lie on the disks.
+Json Spares(const ArrayFile& file) {
+  Json status = {{"devices", Json::array()}};
+  if (auto served = AskServer(file, {{"verb", "status"}}); served.ok()) {
+    status = std::move(*served);
+  }
+  AddSpares(file, status);
+  const auto member = AnyMember(file);
+  Json list = Json::array();
+  for (const Json& device : status["devices"]) {
+    if (device.value("role", "") != DeviceRoleName(DeviceRole::kSpare)) {
+      continue;
+    }
+    const uint64_t size = device.value("size_bytes", uint64_t{0});
+    const SpareRoles roles = member.ok() ? RolesFor(member->geometry, size) : SpareRoles{};
+    Json fits = Json::array();
+    if (roles.ssd) {
+      fits.push_back(DeviceRoleName(DeviceRole::kSsd));
+    }
+    if (roles.log) {
+      fits.push_back(DeviceRoleName(DeviceRole::kLog));
+    }
+    list.push_back(
+        {{"name", device.value("name", "")},
+         {"path", device.value("path", "")},
+         {"state", device.value("state", "")},
+         {"size_bytes", size},
+         {"fits", std::move(fits)},
+         {"why", device.contains("failed_because") ? device["failed_because"] : Json()}});
+  }
+  return list;
+}
+
+Status List(const SpareCommand& command, const ArrayFile& file) {
+  const Json list = Spares(file);
+  if (command.json) {
+    PrintJson(list);
+    return OkStatus();
+  }
+  if (list.empty()) {
+    Print(fmt::format("'{}' has no spares; 'eplog spare add {} DEVICE' adds one", file.name,
+                      ShellWord(command.array)));
+  }
+  for (const Json& spare : list) {
+    SpareRoles roles;
+    for (const Json& role : spare["fits"]) {
+      (role == DeviceRoleName(DeviceRole::kSsd) ? roles.ssd : roles.log) = true;
+    }
+    const std::string why = spare["why"].is_string() ? spare["why"].get<std::string>() : "";
+    Print(fmt::format("{}  {}  {}  {}  fits {}{}", spare.value("name", ""),
+                      spare.value("state", ""), spare.value("path", ""),
+                      HumanBytes(spare.value("size_bytes", uint64_t{0})), RolesText(roles),
+                      why.empty() ? "" : ": " + why));
+  }
+  return OkStatus();
+}
+
+using Action = Status (*)(const SpareCommand&, const ArrayFile&);
+
+void Bind(CLI::App* verb, const std::shared_ptr<SpareCommand>& command, Run& run, Action action) {
+  const std::string name = fmt::format("{} {}", kVerb, verb->get_name());
+  verb->callback([command, &run, action, name] {
+    run = [command, action, name] {
+      const auto file = LoadArrayFile(command->array);
+      if (!file.ok()) {
+        return ReportError(name, file.error());
+      }
+      const Status done = action(*command, *file);
+      return done.ok() ? kDone : ReportError(name, done.error());
+    };
+  });
+}
+
+}  // namespace
+
+void AddSpare(CLI::App& app, Run& run) {
+  auto command = std::make_shared<SpareCommand>();
+  CLI::App* spare =
+      app.add_subcommand(kVerb, "devices that step in by themselves when the array loses one");
+  spare->require_subcommand(1);
+  spare->footer(
+      "While the array is mounted, the smallest spare that fits takes the place of a device that "
+      "fails,\nhangs, is missing or is failed by hand, and is rebuilt; 'eplog events' tells of it."
+      "\n\nExample:\n  eplog spare add ./array /dev/nvme9n1");
+
+  CLI::App* add = spare->add_subcommand("add", "make a device a spare of the array");
+  CLI::App* remove = spare->add_subcommand("remove", "let a spare go");
+  CLI::App* list = spare->add_subcommand("list", "show the spares, and what they fit");
+  for (CLI::App* verb : {add, remove, list}) {
+    verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  }
+  add->add_option("DEVICE", command->device, "the device; a file is made if nothing is there")
+      ->required();
+  add->add_option("--for", command->role,
+                  "what it must fit, and how large a file is made: ssd or log; else a device must "
+                  "fit either, and a file is made for both")
+      ->type_name("ROLE")
+      ->check(CLI::IsMember({"ssd", "log"}));
+  add->add_flag("--force", command->force, "overwrite what DEVICE holds");
+  remove->add_option("DEVICE", command->device, "a spare: spare0 ..., or its path")->required();
+  list->add_flag("--json", command->json, kJsonHelp);
+  add->footer(
+      "Examples:\n  eplog spare add ./array /dev/nvme9n1\n"
+      "  eplog spare add ./array ./array/log-spare --for log");
+  remove->footer("Example:\n  eplog spare remove ./array /dev/nvme9n1");
+  list->footer("Example:\n  eplog spare list ./array");
+  Bind(add, command, run, Add);
+  Bind(remove, command, run, Remove);
+  Bind(list, command, run, List);
+}
+
+}  // namespace eplog::cli

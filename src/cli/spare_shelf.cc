@@ -1,0 +1,184 @@
+#include "cli/spare_shelf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "frontend/status_json.h"
+#include "layout/geometry.h"
+
+namespace eplog::cli {
+namespace {
+
+// At the beginning and at the end: what says what is on a device, as FindContent looks for it.
+constexpr uint64_t kWipeBytes = uint64_t{1} << 20;
+
+Uuid NewUuid() {
+  Uuid uuid{};
+  StoreLe(uuid.data(), Entropy());
+  StoreLe(uuid.data() + 8, Entropy());
+  uuid[6] = (uuid[6] & std::byte{0x0F}) | std::byte{0x40};  // version 4, variant 1
+  uuid[8] = (uuid[8] & std::byte{0x3F}) | std::byte{0x80};
+  return uuid;
+}
+
+Task<Status> WriteAt(Device& device, uint64_t offset, std::span<std::byte> bytes) {
+  const iovec part{bytes.data(), bytes.size()};
+  Task<Status> write = device.Write(offset, std::span(&part, 1));
+  co_return co_await write;
+}
+
+// So that a device which is wiped on its way into the array is blank, and nothing takes it for what
+// it was before.
+Task<Status> WipeEnds(Device& device) {
+  BufferPool pool;
+  Buffer zeros = pool.GetZeroed(kWipeBytes);
+  const uint64_t size = device.size_bytes() / kBlockBytes * kBlockBytes;
+  const uint64_t length = std::min(kWipeBytes, size);
+  for (const uint64_t offset : {uint64_t{0}, size - length}) {
+    Task<Status> write = WriteAt(device, offset, zeros.span().first(length));
+    Status status = co_await write;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> flush = device.Flush();
+  co_return co_await flush;
+}
+
+Task<Status> WipeSuperblocks(Device& device) {
+  BufferPool pool;
+  Buffer zeros = pool.GetZeroed(kSuperblockCopyBytes);
+  for (const uint64_t offset : kSuperblockCopyOffset) {
+    Task<Status> write = WriteAt(device, offset, zeros.span());
+    Status status = co_await write;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> flush = device.Flush();
+  co_return co_await flush;
+}
+
+}  // namespace
+
+std::vector<std::string> FileSpareShelf::Listed() const {
+  std::vector<std::string> paths;
+  for (const std::string& spare : file_.spares) {
+    paths.push_back(file_.LocatePath(spare).string());
+  }
+  return paths;
+}
+
+Task<SpareFound> FileSpareShelf::Identify(std::string path) {
+  SpareFound found;
+  Task<int> looking = helper_.Run([&] {
+    found = IdentifySpare(file_.uuid, path);
+    return 0;
+  });
+  static_cast<void>(co_await looking);
+  co_return found;
+}
+
+Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
+  Status status;
+  Task<int> writing = helper_.Run([&] {
+    status = ChangeArrayFile(file_, change);
+    return 0;
+  });
+  static_cast<void>(co_await writing);
+  co_return status;
+}
+
+Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
+  const Geometry& g = member_.geometry;
+  const SpareRoles roles = RolesFor(g, device.size_bytes());
+  if (!roles.any()) {
+    return Fail(ErrorCode::kInvalidArgument, TooSmall(g, device.name(), device.size_bytes()));
+  }
+  return SpareDevice{&device, roles.ssd, roles.log};
+}
+
+// Copy A and B, as generations 0 and 1.
+Task<Status> FileSpareShelf::Mark(Device& device) {
+  Task<Status> wiping = WipeEnds(device);
+  Status status = co_await wiping;
+  EPLOG_CO_TRY(status);
+  BufferPool pool;
+  Buffer buffer = pool.Get(kSuperblockCopyBytes);
+  Superblock spare = SpareSuperblock(member_, NewUuid());
+  for (spare.generation = 0; spare.generation < 2; ++spare.generation) {
+    EncodeSuperblock(spare, buffer.span());
+    Task<Status> write = WriteAt(device, kSuperblockCopyOffset[spare.generation], buffer.span());
+    status = co_await write;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> flush = device.Flush();
+  co_return co_await flush;
+}
+
+Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
+  Task<SpareFound> identifying = Identify(path);
+  const SpareFound found = co_await identifying;
+  if (found.kind == SpareKind::kOther) {
+    co_return Fail(ErrorCode::kNotFound, found.what);
+  }
+  Result<Device*> device = session_.OpenDevice(path);
+  EPLOG_CO_TRY(device);
+  Result<SpareDevice> described = Describe(**device);
+  if (described.ok() && found.kind != SpareKind::kSpare) {
+    Task<Status> marking = Mark(**device);
+    Status marked = co_await marking;
+    EPLOG_CO_TRY(marked);
+  }
+  co_return described;
+}
+
+Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path) {
+  Result<Device*> device = session_.OpenDevice(path);
+  EPLOG_CO_TRY(device);
+  Result<SpareDevice> described = Describe(**device);
+  EPLOG_CO_TRY(described);
+  // First the superblocks: a device that bears them and is not listed does no harm.
+  Task<Status> marking = Mark(**device);
+  Status status = co_await marking;
+  EPLOG_CO_TRY(status);
+  Task<Status> listing = Change([&](ArrayFile& file) { file.AddSpare(path); });
+  status = co_await listing;
+  EPLOG_CO_TRY(status);
+  co_return described;
+}
+
+Task<Status> FileSpareShelf::PutBack(std::string path) {
+  Result<Device*> device = session_.OpenDevice(path);
+  EPLOG_CO_TRY(device);
+  Task<Status> marking = Mark(**device);
+  co_return co_await marking;
+}
+
+Task<Status> FileSpareShelf::Remove(std::string path) {
+  Task<SpareFound> identifying = Identify(path);
+  const SpareFound found = co_await identifying;
+  if (!file_.ListsSpare(path) && found.kind != SpareKind::kSpare) {
+    co_return Fail(ErrorCode::kNotFound, path + " is no spare of '" + file_.name + "'");
+  }
+  // First the line: blank and listed it would become a spare again.
+  Task<Status> unlisting = Change([&](ArrayFile& file) { file.DropSpare(path); });
+  Status status = co_await unlisting;
+  EPLOG_CO_TRY(status);
+  if (found.kind == SpareKind::kSpare) {
+    Result<Device*> device = session_.OpenDevice(path);
+    EPLOG_CO_TRY(device);
+    Task<Status> wiping = WipeSuperblocks(**device);
+    status = co_await wiping;
+    EPLOG_CO_TRY(status);
+  }
+  session_.CloseDevice(path);
+  co_return OkStatus();
+}
+
+Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {
+  Task<Status> writing = Change([&](ArrayFile& file) { file.MoveMember(member, path); });
+  co_return co_await writing;
+}
+
+}  // namespace eplog::cli

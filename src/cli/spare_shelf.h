@@ -1,0 +1,48 @@
+// FileSpareShelf: the spares of an open array: their devices are the session's, their list is in
+// array.toml.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/array_file.h"
+#include "cli/session.h"
+#include "cli/spares.h"
+#include "frontend/helper_thread.h"
+#include "frontend/spare_keeper.h"
+
+namespace eplog::cli {
+
+class FileSpareShelf final : public SpareShelf {
+ public:
+  // `member`: the superblock of any of the array's.
+  FileSpareShelf(Session& session, ArrayFile file, Superblock member)
+      : session_(session),
+        file_(std::move(file)),
+        member_(std::move(member)),
+        helper_(session.loop()) {}
+
+  [[nodiscard]] std::vector<std::string> Listed() const override;
+  Task<Result<SpareDevice>> Open(std::string path) override;
+  Task<Result<SpareDevice>> Add(std::string path) override;
+  Task<Status> PutBack(std::string path) override;
+  Task<Status> Remove(std::string path) override;
+  Task<Status> Joined(std::string member, std::string path) override;
+
+ private:
+  // What may block runs on the helper's thread: the array goes on meanwhile, and it may itself be
+  // below the file system that holds array.toml.
+  Task<SpareFound> Identify(std::string path);
+  Task<Status> Change(std::function<void(ArrayFile&)> change);
+  Task<Status> Mark(Device& device);
+  [[nodiscard]] Result<SpareDevice> Describe(Device& device) const;
+
+  Session& session_;
+  ArrayFile file_;  // as it was written last from here
+  Superblock member_;
+  HelperThread helper_;
+};
+
+}  // namespace eplog::cli

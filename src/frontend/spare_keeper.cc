@@ -1,0 +1,312 @@
+#include "frontend/spare_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace eplog {
+namespace {
+
+bool IsLost(const DeviceStatus& device) {
+  return device.state == DeviceState::kFailed || device.state == DeviceState::kMissing;
+}
+
+bool Fits(const SpareDevice& spare, DeviceRole role) {
+  return spare.device != nullptr && (role == DeviceRole::kLog ? spare.fits_log : spare.fits_ssd);
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------- the life
+
+Task<void> SpareKeeper::Run() {
+  running_ = true;
+  for (std::string& path : shelf_.Listed()) {
+    spares_.push_back({std::move(path), {}, false, "not looked at yet"});
+  }
+  while (!stopping_) {
+    woken_ = false;
+    Task<void> looking = LookAround();
+    co_await looking;
+    while (!woken_ && !stopping_) {
+      co_await wake_.Wait();
+    }
+  }
+  running_ = false;
+  wake_.NotifyAll();
+}
+
+Task<void> SpareKeeper::Looked(uint64_t deadline_us) {
+  while (!looked_ && loop_.NowUs() < deadline_us) {
+    co_await wake_.WaitUntil(deadline_us);
+  }
+}
+
+Task<void> SpareKeeper::Stop() {
+  stopping_ = true;
+  Wake();
+  while (running_) {
+    co_await wake_.Wait();
+  }
+  // Verbs that were on their way.
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+}
+
+void SpareKeeper::Wake() {
+  woken_ = true;
+  wake_.NotifyAll();
+}
+
+void SpareKeeper::Notice(const ArrayEvent& event) {
+  switch (event.kind) {
+    case EventKind::kDeviceFailed:
+    case EventKind::kLogDeviceLost:
+    case EventKind::kRebuildStarted:  // another may be taken in now
+      Wake();
+      break;
+    default:
+      break;
+  }
+}
+
+Task<void> SpareKeeper::LookAround() {
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Task<void> settling = Settle();
+  co_await settling;
+  Task<void> opening = OpenMissing();
+  co_await opening;
+  had_any_ = had_any_ || !spares_.empty();
+  looked_ = true;
+  wake_.NotifyAll();
+  const size_t devices = array_.GetStatus().devices.size();
+  for (uint32_t i = 0; i < devices && !stopping_; ++i) {
+    Task<void> filling = Fill(i);
+    co_await filling;
+  }
+}
+
+// A spare that stepped in before this process was killed, or the one before it.
+Task<void> SpareKeeper::Settle() {
+  const ArrayStatus status = array_.GetStatus();
+  for (const DeviceStatus& device : status.devices) {
+    if (IsLost(device) || Find(device.path) == nullptr) {
+      continue;
+    }
+    Task<Status> writing = shelf_.Joined(device.name, device.path);
+    Status written = co_await writing;
+    std::erase_if(spares_, [&](const Spare& spare) { return spare.path == device.path; });
+    Tell(EventKind::kSpareJoined, device.name,
+         "the spare " + device.path + " had stepped in for " + device.name + " already" +
+             (written.ok() ? "" : "; " + written.error().ToString()));
+  }
+}
+
+Task<void> SpareKeeper::OpenMissing() {
+  for (size_t i = 0; i < spares_.size(); ++i) {
+    if (spares_[i].open.device != nullptr || spares_[i].failed) {
+      continue;
+    }
+    Task<Result<SpareDevice>> opening = shelf_.Open(spares_[i].path);
+    Result<SpareDevice> opened = co_await opening;
+    spares_[i].why = opened.ok() ? "" : opened.error().ToString();
+    spares_[i].open = opened.ok() ? *opened : SpareDevice{};
+  }
+}
+
+// ----------------------------------------------------------------------------------- stepping in
+
+bool SpareKeeper::MayFill(uint32_t device) const {
+  const ArrayStatus status = array_.GetStatus();
+  const auto lost = std::count_if(status.devices.begin(), status.devices.end(), IsLost);
+  return !stopping_ && !status.read_only && status.stopped_because.empty() &&
+         lost <= static_cast<std::ptrdiff_t>(status.parity_chunks) &&
+         IsLost(status.devices[device]);
+}
+
+// The smallest that fits; empty if there is none.
+std::string SpareKeeper::PickFor(DeviceRole role) const {
+  const Spare* best = nullptr;
+  for (const Spare& spare : spares_) {
+    if (!spare.failed && Fits(spare.open, role) &&
+        (best == nullptr || spare.open.device->size_bytes() < best->open.device->size_bytes())) {
+      best = &spare;
+    }
+  }
+  return best == nullptr ? std::string() : best->path;
+}
+
+Task<void> SpareKeeper::Fill(uint32_t device) {
+  const DeviceStatus lost = array_.GetStatus().devices[device];
+  if (!IsLost(lost)) {
+    unfilled_.erase(lost.name);
+    co_return;
+  }
+  while (MayFill(device)) {
+    const std::string path = PickFor(lost.role);
+    if (path.empty()) {
+      if (had_any_ && unfilled_.insert(lost.name).second) {
+        Tell(EventKind::kNoSpare, lost.name,
+             "no spare is left that fits " + lost.name + ": replace it, or add one");
+      }
+      co_return;
+    }
+    Error why;
+    Task<Outcome> stepping = StepIn(device, path, why);
+    if (co_await stepping != Outcome::kTryAnother) {
+      co_return;
+    }
+  }
+}
+
+Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path, Error& why) {
+  const std::string name = array_.GetStatus().devices[device].name;
+  Task<Status> replacing = array_.ReplaceDevice(device, *Find(path)->open.device);
+  const Status replaced = co_await replacing;
+  if (replaced.ok()) {
+    Task<Status> writing = shelf_.Joined(name, path);
+    const Status written = co_await writing;
+    std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
+    unfilled_.erase(name);
+    // What could not be written down now is at the next opening, from the superblocks.
+    Tell(EventKind::kSpareJoined, name,
+         "the spare " + path + " has stepped in for " + name + " and is being rebuilt" +
+             (written.ok() ? "" : "; " + written.error().ToString()));
+    co_return Outcome::kSteppedIn;
+  }
+  why = replaced.error();
+  if (why.code == ErrorCode::kInvalidArgument) {
+    co_return Outcome::kLater;  // refused, the spare untouched; who is before us wakes us
+  }
+  Spare& spare = *Find(path);
+  if (why.code == ErrorCode::kBusy) {  // somebody else was quicker
+    Task<Status> back = shelf_.PutBack(path);
+    const Status status = co_await back;
+    spare.failed = !status.ok();
+    spare.why = status.ok() ? "" : status.error().ToString();
+    co_return Outcome::kLater;
+  }
+  if (!MayFill(device)) {
+    // The array stops or closes, or the spare joined and something else went wrong: what it is now
+    // is for the next opening to see.
+    spare.failed = true;
+    spare.why = why.ToString();
+    co_return Outcome::kLater;
+  }
+  spare.failed = true;
+  spare.why = why.ToString();
+  Tell(EventKind::kSpareFailed, name,
+       "the spare " + path + " failed when it was to step in for " + name + ": " + spare.why);
+  co_return Outcome::kTryAnother;
+}
+
+// ------------------------------------------------------------------------------------------ verbs
+
+// Members are no spares, also where array.toml could not be told yet.
+Status SpareKeeper::CheckNoMember(const std::string& path) const {
+  if (stopping_) {
+    return Fail(ErrorCode::kShutdown, "the array is being unmounted");
+  }
+  const ArrayStatus status = array_.GetStatus();
+  for (const DeviceStatus& device : status.devices) {
+    if (device.path == path && !IsLost(device)) {
+      return Fail(ErrorCode::kExists, path + " is " + device.name + " of this array");
+    }
+  }
+  return OkStatus();
+}
+
+Task<Status> SpareKeeper::Add(std::string path) {
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Status refused = CheckNoMember(path);
+  EPLOG_CO_TRY(refused);
+  if (const Spare* known = Find(path); known != nullptr && known->open.device != nullptr) {
+    co_return Fail(ErrorCode::kExists, path + " is a spare already");
+  }
+  Task<Result<SpareDevice>> adding = shelf_.Add(path);
+  const Result<SpareDevice> added = co_await adding;
+  EPLOG_CO_TRY(added);
+  std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
+  spares_.push_back({path, *added, false, ""});
+  had_any_ = true;
+  Wake();
+  co_return OkStatus();
+}
+
+Task<Status> SpareKeeper::Remove(std::string path) {
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Status refused = CheckNoMember(path);
+  EPLOG_CO_TRY(refused);
+  Task<Status> removing = shelf_.Remove(path);
+  Status removed = co_await removing;
+  EPLOG_CO_TRY(removed);
+  std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
+  co_return OkStatus();
+}
+
+bool SpareKeeper::Has(const std::string& path) const {
+  return std::any_of(spares_.begin(), spares_.end(), [&](const Spare& spare) {
+    return spare.path == path && spare.open.device != nullptr;
+  });
+}
+
+Task<Status> SpareKeeper::Use(uint32_t device, std::string path) {
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Status refused = CheckNoMember(path);
+  EPLOG_CO_TRY(refused);
+  if (!Has(path)) {
+    co_return Fail(ErrorCode::kBusy, path + " has stepped in for another device meanwhile");
+  }
+  if (device >= array_.GetStatus().devices.size()) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no such device");
+  }
+  Error why;
+  Task<Outcome> stepping = StepIn(device, path, why);
+  if (co_await stepping != Outcome::kSteppedIn) {
+    co_return Fail(std::move(why));
+  }
+  co_return OkStatus();
+}
+
+// ----------------------------------------------------------------------------------------- status
+
+std::vector<DeviceStatus> SpareKeeper::List() const {
+  std::vector<DeviceStatus> list;
+  for (const Spare& spare : spares_) {
+    DeviceStatus status;
+    status.name = "spare" + std::to_string(list.size());
+    status.path = spare.path;
+    status.role = DeviceRole::kSpare;
+    status.state = spare.failed                   ? DeviceState::kFailed
+                   : spare.open.device == nullptr ? DeviceState::kMissing
+                                                  : DeviceState::kOk;
+    if (spare.open.device != nullptr) {
+      status.size_bytes = spare.open.device->size_bytes();
+      status.direct = spare.open.device->capabilities().direct;
+    }
+    status.failed_because = spare.why;
+    list.push_back(std::move(status));
+  }
+  return list;
+}
+
+SpareKeeper::Spare* SpareKeeper::Find(const std::string& path) {
+  const auto found = std::find_if(spares_.begin(), spares_.end(),
+                                  [&](const Spare& spare) { return spare.path == path; });
+  return found == spares_.end() ? nullptr : &*found;
+}
+
+void SpareKeeper::Tell(EventKind kind, const std::string& device, const std::string& text) const {
+  if (tell_) {
+    ArrayEvent event;
+    event.kind = kind;
+    event.device = device;
+    event.text = text;
+    tell_(event);
+  }
+}
+
+}  // namespace eplog

@@ -1,0 +1,130 @@
+// SpareKeeper: the spares of a served array, and when one steps in. Whenever the array lacks a
+// device, the smallest spare that fits is put in its place, as by hand with `replace`; the engine
+// rebuilds it. What a spare is on disk and where it is written down is for the SpareShelf to know.
+//
+// The order, so that a kill at any point leaves an array that goes on:
+//   1. The engine wipes the spare and takes it in: from the moment that its superblocks say so it
+//   is
+//      a member, whatever array.toml says.
+//   2. The shelf writes down that the member is there now, and the spare no more.
+// Killed in 1., the device is blank, or says that it was joining an array that goes on without it:
+// the shelf makes it a spare again. Killed between 1. and 2., it is found to be a member at the
+// next opening, and 2. is done then.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "eplog/array.h"
+#include "eplog/events.h"
+#include "runtime/event_loop.h"
+#include "runtime/sync.h"
+#include "runtime/task.h"
+
+namespace eplog {
+
+// A spare that can be used.
+struct SpareDevice {
+  Device* device = nullptr;  // borrowed, until the shelf is told to remove it
+  bool fits_ssd = false;
+  bool fits_log = false;
+};
+
+// Whoever owns devices and array.toml. Spares are named by their absolute paths.
+class SpareShelf {
+ public:
+  virtual ~SpareShelf() = default;
+  SpareShelf(const SpareShelf&) = delete;
+  SpareShelf& operator=(const SpareShelf&) = delete;
+
+  // What array.toml lists.
+  [[nodiscard]] virtual std::vector<std::string> Listed() const = 0;
+  // A listed device that is no member of the array: opened, and made a spare again if it was only
+  // cut off while stepping in. An error says why it cannot be used.
+  virtual Task<Result<SpareDevice>> Open(std::string path) = 0;
+  // Makes the device a spare, whatever it holds, and lists it. Durable on return.
+  virtual Task<Result<SpareDevice>> Add(std::string path) = 0;
+  // Makes it a spare again after it was wiped for nothing.
+  virtual Task<Status> PutBack(std::string path) = 0;
+  // Takes it from the list and wipes what makes it a spare. kNotFound: it is none.
+  virtual Task<Status> Remove(std::string path) = 0;
+  // Writes down that this member is at `path` from now on.
+  virtual Task<Status> Joined(std::string member, std::string path) = 0;
+
+ protected:
+  SpareShelf() = default;
+};
+
+class SpareKeeper {
+ public:
+  // `tell` takes what happens to spares; may be empty.
+  SpareKeeper(EventLoop& loop, Array& array, SpareShelf& shelf, EventSink tell)
+      : loop_(loop),
+        array_(array),
+        shelf_(shelf),
+        tell_(std::move(tell)),
+        wake_(loop),
+        turn_(loop) {}
+
+  // Until Stop.
+  Task<void> Run();
+  // Until every listed spare has been looked at, at the latest until `deadline_us`.
+  Task<void> Looked(uint64_t deadline_us);
+  // Returns when Run has ended, whether or not it had begun: nothing steps in any more.
+  Task<void> Stop();
+  // What happens to the array. In the middle of its work: only wakes Run.
+  void Notice(const ArrayEvent& event);
+
+  // Steps in at once if the array lacks what it fits. kExists: it is a spare already.
+  Task<Status> Add(std::string path);
+  // kNotFound: it is no spare, or stepped in meanwhile.
+  Task<Status> Remove(std::string path);
+  [[nodiscard]] bool Has(const std::string& path) const;
+  // This spare for this device, chosen by hand.
+  Task<Status> Use(uint32_t device, std::string path);
+
+  // As `status` shows them: spare0, spare1, ...
+  [[nodiscard]] std::vector<DeviceStatus> List() const;
+
+ private:
+  struct Spare {
+    std::string path;
+    SpareDevice open;     // no device: missing
+    bool failed = false;  // when it was to step in; not tried again
+    std::string why;      // missing or failed
+  };
+  enum class Outcome : uint8_t { kSteppedIn, kTryAnother, kLater };
+
+  Task<void> LookAround();
+  Task<void> Settle();
+  Task<void> OpenMissing();
+  Task<void> Fill(uint32_t device);
+  Task<Outcome> StepIn(uint32_t device, std::string path, Error& why);
+  [[nodiscard]] Status CheckNoMember(const std::string& path) const;
+  [[nodiscard]] bool MayFill(uint32_t device) const;
+  [[nodiscard]] std::string PickFor(DeviceRole role) const;
+  [[nodiscard]] Spare* Find(const std::string& path);
+  void Tell(EventKind kind, const std::string& device, const std::string& text) const;
+  void Wake();
+
+  EventLoop& loop_;
+  Array& array_;
+  SpareShelf& shelf_;
+  EventSink tell_;
+  Event wake_;
+  AsyncMutex turn_;  // one change of the spares at a time
+  std::vector<Spare> spares_;
+  bool had_any_ = false;            // in this life
+  std::set<std::string> unfilled_;  // members for which none was left, as told
+  bool looked_ = false;
+  bool woken_ = false;
+  bool running_ = false;
+  bool stopping_ = false;
+};
+
+}  // namespace eplog

@@ -1,0 +1,393 @@
+#include "frontend/spare_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/memory_device.h"
+#include "runtime/virtual_loop.h"
+#include "tests/runtime/await.h"
+#include "tests/support/fake_array.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kSsdBytes = uint64_t{1} << 20;
+constexpr uint64_t kLogBytes = uint64_t{1} << 18;
+
+// Devices by path, and what an array.toml would say.
+class FakeShelf final : public SpareShelf {
+ public:
+  explicit FakeShelf(EventLoop& loop) : loop_(loop) {}
+
+  std::map<std::string, std::unique_ptr<MemoryDevice>> devices;  // those that are there
+  std::vector<std::string> listed;
+  std::vector<std::pair<std::string, std::string>> joined;
+  std::vector<std::string> put_back;
+  Status write_result;
+
+  Device* Put(const std::string& path, uint64_t size_bytes) {
+    auto& device = devices[path];
+    device = std::make_unique<MemoryDevice>(path, size_bytes);
+    return device.get();
+  }
+
+  [[nodiscard]] std::vector<std::string> Listed() const override { return listed; }
+  Task<Result<SpareDevice>> Open(std::string path) override {
+    co_await loop_.Yield();
+    const auto found = devices.find(path);
+    if (found == devices.end()) {
+      co_return Fail(ErrorCode::kNotFound, "there is no " + path);
+    }
+    const uint64_t size = found->second->size_bytes();
+    co_return SpareDevice{found->second.get(), size >= kSsdBytes, size >= kLogBytes};
+  }
+  Task<Result<SpareDevice>> Add(std::string path) override {
+    listed.push_back(path);
+    return Open(std::move(path));
+  }
+  Task<Status> PutBack(std::string path) override {
+    put_back.push_back(std::move(path));
+    co_return OkStatus();
+  }
+  Task<Status> Remove(std::string path) override {
+    co_await loop_.Yield();
+    if (std::erase(listed, path) == 0) {
+      co_return Fail(ErrorCode::kNotFound, path + " is no spare");
+    }
+    co_return OkStatus();
+  }
+  Task<Status> Joined(std::string member, std::string path) override {
+    co_await loop_.Yield();
+    std::erase(listed, path);
+    joined.emplace_back(std::move(member), std::move(path));
+    co_return write_result;
+  }
+
+ private:
+  EventLoop& loop_;
+};
+
+// A 4+2 array.
+class SpareKeeperTest : public testing::Test {
+ protected:
+  SpareKeeperTest() {
+    for (int i = 0; i < 8; ++i) {
+      DeviceStatus device;
+      device.name = i < 6 ? "ssd" + std::to_string(i) : "log" + std::to_string(i - 6);
+      device.path = "/member/" + device.name;
+      device.role = i < 6 ? DeviceRole::kSsd : DeviceRole::kLog;
+      array_.devices.push_back(std::move(device));
+    }
+    array_.on_replace = [this](uint32_t device, Device& replacement) {
+      return Replace(device, replacement);
+    };
+  }
+  ~SpareKeeperTest() override { test::Await(loop_, keeper_.Stop()); }
+
+  Task<Status> Replace(uint32_t device, Device& replacement) {
+    co_await loop_.Sleep(1000);
+    DeviceStatus& status = array_.devices[device];
+    if (!outcome_.ok()) {
+      Status failed = std::exchange(outcome_, OkStatus());
+      if (failed.error().code == ErrorCode::kBusy) {
+        status.state = DeviceState::kRebuilding;  // somebody else's
+      }
+      co_return failed;
+    }
+    replaced_.emplace_back(device, replacement.name());
+    status.state = DeviceState::kRebuilding;
+    status.path = replacement.name();
+    co_return OkStatus();
+  }
+
+  void Lose(uint32_t device, DeviceState state = DeviceState::kFailed) {
+    array_.devices[device].state = state;
+    ArrayEvent event;
+    event.kind = device < 6 ? EventKind::kDeviceFailed : EventKind::kLogDeviceLost;
+    event.device = array_.devices[device].name;
+    keeper_.Notice(event);
+  }
+  Task<void> Turn() { co_await loop_.Sleep(100'000); }
+  void Settle() { test::Await(loop_, Turn()); }
+  void Start() {
+    loop_.Spawn(keeper_.Run());
+    Settle();
+  }
+  [[nodiscard]] std::string Told() const {
+    std::string told;
+    for (const ArrayEvent& event : events_) {
+      told += std::string(told.empty() ? "" : " ") + EventKindName(event.kind) + ":" + event.device;
+    }
+    return told;
+  }
+  void List(const std::string& path, uint64_t size_bytes) {
+    shelf_.Put(path, size_bytes);
+    shelf_.listed.push_back(path);
+  }
+
+  using Pairs = std::vector<std::pair<uint32_t, std::string>>;
+
+  VirtualLoop loop_;
+  FakeArray array_{loop_};
+  FakeShelf shelf_{loop_};
+  Status outcome_;  // of the next replacement
+  Pairs replaced_;
+  std::vector<ArrayEvent> events_;
+  SpareKeeper keeper_{loop_, array_, shelf_,
+                      [this](const ArrayEvent& event) { events_.push_back(event); }};
+};
+
+TEST_F(SpareKeeperTest, LossBringsInTheSmallestThatFits) {
+  List("/large", 4 * kSsdBytes);
+  List("/fits", kSsdBytes);
+  List("/log", kLogBytes);
+  Start();
+  EXPECT_TRUE(replaced_.empty());
+  Lose(3);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{3, "/fits"}}));
+  EXPECT_EQ(shelf_.joined.front(), std::pair(std::string("ssd3"), std::string("/fits")));
+  Lose(7);
+  Settle();
+  EXPECT_EQ(replaced_.back(), (std::pair<uint32_t, std::string>(7, "/log")));
+  EXPECT_EQ(Told(), "spare_joined:ssd3 spare_joined:log1");
+  EXPECT_NE(events_.front().text.find("/fits"), std::string::npos);
+  const auto left = keeper_.List();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left.front().name, "spare0");
+  EXPECT_EQ(left.front().path, "/large");
+  EXPECT_EQ(left.front().role, DeviceRole::kSpare);
+  EXPECT_EQ(left.front().state, DeviceState::kOk);
+  EXPECT_EQ(left.front().size_bytes, 4 * kSsdBytes);
+}
+
+TEST_F(SpareKeeperTest, DegradedArrayIsServedAtOnce) {
+  List("/a", kSsdBytes);
+  array_.devices[0].state = DeviceState::kMissing;
+  array_.devices[0].path.clear();
+  Start();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, SeveralLossesGetOneEachWhileSparesLast) {
+  List("/a", kSsdBytes);
+  List("/b", kSsdBytes);
+  Start();
+  array_.devices[1].state = DeviceState::kFailed;
+  Lose(6);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{1, "/a"}, {6, "/b"}}));
+  EXPECT_TRUE(keeper_.List().empty());
+  Lose(2);
+  Settle();
+  EXPECT_EQ(replaced_.size(), 2U);
+  EXPECT_EQ(Told(), "spare_joined:ssd1 spare_joined:log0 no_spare:ssd2");
+}
+
+TEST_F(SpareKeeperTest, MissingSpareIsToldOnceForEachLoss) {
+  List("/log", kLogBytes);
+  Start();
+  Lose(2);
+  Lose(2);
+  Settle();
+  Lose(2);
+  Settle();
+  EXPECT_TRUE(replaced_.empty()) << "a log device's size is no use for an SSD";
+  EXPECT_EQ(Told(), "no_spare:ssd2");
+  shelf_.Put("/new", kSsdBytes);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/new")).ok());
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{2, "/new"}})) << "an added one steps in at once";
+  shelf_.listed.clear();
+  Lose(2);
+  Settle();
+  EXPECT_EQ(Told(), "no_spare:ssd2 spare_joined:ssd2 no_spare:ssd2");
+}
+
+TEST_F(SpareKeeperTest, ArrayWithoutSparesHearsNothing) {
+  Start();
+  Lose(2);
+  Settle();
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(SpareKeeperTest, SpareThatFailsIsNamedAndTheNextIsTaken) {
+  List("/bad", kSsdBytes);
+  List("/good", 2 * kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kDeviceFailed, "/bad failed at once");
+  Lose(4);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{4, "/good"}}));
+  EXPECT_EQ(Told(), "spare_failed:ssd4 spare_joined:ssd4");
+  ASSERT_EQ(keeper_.List().size(), 1U);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kFailed);
+  EXPECT_EQ(keeper_.List().front().failed_because, "/bad failed at once");
+  Lose(5);
+  Settle();
+  EXPECT_EQ(replaced_.size(), 1U) << "a failed one is not tried again";
+}
+
+TEST_F(SpareKeeperTest, SomebodyElseWasQuicker) {
+  List("/a", kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kBusy, "ssd4 has been replaced by somebody else");
+  Lose(4);
+  Settle();
+  EXPECT_EQ(shelf_.put_back, std::vector<std::string>{"/a"});
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kOk);
+  EXPECT_TRUE(events_.empty());
+  Lose(1);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{1, "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, RefusedReplacementIsTriedWhenTheOtherIsIn) {
+  List("/a", kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kInvalidArgument, "another replacement is just being taken in");
+  Lose(4);
+  Settle();
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_TRUE(shelf_.put_back.empty()) << "nothing was written to it";
+  ArrayEvent started;
+  started.kind = EventKind::kRebuildStarted;
+  keeper_.Notice(started);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{4, "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, NothingStepsInWhenMoreThanParityIsLost) {
+  List("/a", kSsdBytes);
+  Start();
+  array_.devices[0].state = DeviceState::kFailed;
+  array_.devices[1].state = DeviceState::kFailed;
+  Lose(7);
+  Settle();
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(SpareKeeperTest, MissingSpareIsUsedOnceItIsThere) {
+  shelf_.listed.push_back("/late");
+  Start();
+  ASSERT_EQ(keeper_.List().size(), 1U);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kMissing);
+  EXPECT_EQ(keeper_.List().front().failed_because, "there is no /late");
+  EXPECT_FALSE(keeper_.Has("/late"));
+  shelf_.Put("/late", kSsdBytes);
+  Lose(0);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/late"}}));
+}
+
+// Killed between stepping in and writing that down.
+TEST_F(SpareKeeperTest, ListedSpareThatIsAMemberIsWrittenDown) {
+  List("/a", kSsdBytes);
+  array_.devices[3].path = "/a";
+  array_.devices[3].state = DeviceState::kRebuilding;
+  Start();
+  EXPECT_EQ(shelf_.joined.front(), std::pair(std::string("ssd3"), std::string("/a")));
+  EXPECT_TRUE(keeper_.List().empty());
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_EQ(Told(), "spare_joined:ssd3");
+}
+
+TEST_F(SpareKeeperTest, ListThatCannotBeWrittenStopsNothing) {
+  List("/a", kSsdBytes);
+  Start();
+  shelf_.write_result = Fail(ErrorCode::kNoSpace, "array.toml: no space");
+  Lose(3);
+  Settle();
+  EXPECT_EQ(replaced_.size(), 1U);
+  EXPECT_EQ(Told(), "spare_joined:ssd3");
+  EXPECT_NE(events_.front().text.find("no space"), std::string::npos);
+  EXPECT_TRUE(keeper_.List().empty());
+  // What is listed still is a member all the same.
+  const Status removed = test::Await(loop_, keeper_.Remove("/a"));
+  ASSERT_FALSE(removed.ok());
+  EXPECT_EQ(removed.error().code, ErrorCode::kExists);
+  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/a")).ok());
+}
+
+TEST_F(SpareKeeperTest, AddedAndRemoved) {
+  Start();
+  shelf_.Put("/a", kSsdBytes);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/a")).ok());
+  EXPECT_TRUE(keeper_.Has("/a"));
+  const Status again = test::Await(loop_, keeper_.Add("/a"));
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, ErrorCode::kExists);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Remove("/a")).ok());
+  EXPECT_FALSE(keeper_.Has("/a"));
+  EXPECT_EQ(test::Await(loop_, keeper_.Remove("/a")).error().code, ErrorCode::kNotFound);
+  Lose(0);
+  Settle();
+  EXPECT_TRUE(replaced_.empty());
+}
+
+TEST_F(SpareKeeperTest, RemovingWaitsForOneThatIsSteppingIn) {
+  List("/a", kSsdBytes);
+  Start();
+  Lose(0);
+  loop_.Spawn([](SpareKeeper& keeper) -> Task<void> {
+    Task<Status> removing = keeper.Remove("/a");
+    const Status removed = co_await removing;
+    EXPECT_FALSE(removed.ok()) << "it is ssd0 by now";
+  }(keeper_));
+  Settle();
+  EXPECT_EQ(replaced_.size(), 1U);
+}
+
+TEST_F(SpareKeeperTest, ChosenByHand) {
+  List("/a", kSsdBytes);
+  List("/b", kSsdBytes);
+  Start();
+  EXPECT_FALSE(test::Await(loop_, keeper_.Use(99, "/b")).ok());
+  EXPECT_FALSE(test::Await(loop_, keeper_.Use(0, "/none")).ok());
+  array_.devices[0].state = DeviceState::kFailed;
+  ASSERT_TRUE(test::Await(loop_, keeper_.Use(0, "/b")).ok());
+  EXPECT_EQ(replaced_, (Pairs{{0, "/b"}}));
+  EXPECT_FALSE(keeper_.Has("/b"));
+}
+
+TEST_F(SpareKeeperTest, NothingStepsInAfterStop) {
+  List("/a", kSsdBytes);
+  Start();
+  test::Await(loop_, keeper_.Stop());
+  Lose(0);
+  Settle();
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/b")).ok());
+}
+
+TEST_F(SpareKeeperTest, StopWaitsForOneThatIsSteppingIn) {
+  List("/a", kSsdBytes);
+  Start();
+  Lose(0);
+  test::Await(loop_, [](VirtualLoop& loop) -> Task<void> { co_await loop.Sleep(10); }(loop_));
+  EXPECT_TRUE(replaced_.empty());
+  test::Await(loop_, keeper_.Stop());
+  EXPECT_EQ(replaced_.size(), 1U);
+  EXPECT_EQ(shelf_.joined.size(), 1U);
+}
+
+TEST_F(SpareKeeperTest, LookedEndsAtItsDeadline) {
+  const uint64_t before = loop_.NowUs();
+  test::Await(loop_, keeper_.Looked(before + 5000));
+  EXPECT_EQ(loop_.NowUs(), before + 5000);
+  List("/a", kSsdBytes);
+  loop_.Spawn(keeper_.Run());
+  test::Await(loop_, keeper_.Looked(before + 1'000'000));
+  EXPECT_LT(loop_.NowUs(), before + 1'000'000);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kOk);
+}
+
+}  // namespace
+}  // namespace eplog
