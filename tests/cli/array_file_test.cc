@@ -69,6 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
                 ":1: 'uuid' must be a string"},
         BadCase{"UuidIsNone", "uuid = \"123\"\nname = \"x\"\n" + kMember,
                 ":1: '123' is not a UUID"},
+        BadCase{"UuidSteersTheTerminal", "uuid = \"a\\n\\u001B[2Jb\"\nname = \"x\"\n" + kMember,
+                ":1: 'a  [2Jb' is not a UUID"},
         BadCase{"EmptyName",
                 "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"\"\n" + kMember,
                 ":2: 'name' is empty"},

@@ -1,8 +1,10 @@
 // Runs every fuzz target over its corpus and over random mutations of it, under any compiler:
 //
-//   fuzz_corpus CORPUS_DIR MUTATIONS [TARGET FILE FIRST]   FIRST: number of the mutation to begin
-//   with fuzz_corpus --write-seeds CORPUS_DIR                   writes seed files
-//   (corpus/TARGET/seed-N)
+//   fuzz_corpus CORPUS_DIR MUTATIONS               of each target, shared by its files
+//   fuzz_corpus CORPUS_DIR LAST TARGET FILE FIRST  of one file, by their numbers
+//   fuzz_corpus --write-seeds CORPUS_DIR           writes seed files (corpus/TARGET/seed-N)
+//
+// Other files of the corpus were found by libFuzzer and kept for what they reach.
 //
 // Mutations follow from target, file name and number alone: a failure repeats with the printed
 // command. It also fails if mutated inputs were never accepted or never refused: then it does not
@@ -23,6 +25,7 @@
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "tests/fuzz/targets.h"
 
 namespace eplog::fuzz {
@@ -152,7 +155,7 @@ bool RunTarget(const Target& target, const std::filesystem::path& corpus, unsign
   const auto inputs = ReadCorpus(corpus / target.corpus);
   Counts counts{};
   for (const Input& input : inputs) {
-    RunFile(target, input, inputs, 0, mutations, counts);
+    RunFile(target, input, inputs, 0, DivideUp(mutations, inputs.size()), counts);
   }
   const auto of = [&](Outcome outcome) {
     return static_cast<unsigned long long>(counts[static_cast<size_t>(outcome)]);
@@ -206,7 +209,8 @@ int Main(int argc, char** argv) {
     return WriteSeeds(argv[2]);
   }
   if (argc < 3) {
-    std::fprintf(stderr, "usage: fuzz_corpus CORPUS_DIR MUTATIONS [TARGET FILE [FIRST]]\n");
+    std::fprintf(stderr,
+                 "usage: fuzz_corpus CORPUS_DIR MUTATIONS | CORPUS_DIR LAST TARGET FILE [FIRST]\n");
     return 2;
   }
   now.corpus = argv[1];
