@@ -163,12 +163,13 @@ measure_p99() {  # DEVICE
   fail_ssd "$1"
   new_file
   join "$1"
-  local p99
+  local p99 percent
   p99=$(moderate_p99 "$SECONDS_EACH")
-  if all_ok; then
+  percent=$(of_status '(d["rebuild"] or {"percent": 100})["percent"]')
+  if [ "$percent" = 100 ]; then
     say "(the rebuild ended before the load: SECONDS_EACH is too long for this disk)"
   else
-    note rebuilt_percent_beside_load "$(of_status 'd["rebuild"]["percent"]')"
+    note rebuilt_percent_beside_load "$percent"
     note p99_rebuilding "$p99"
   fi
   until all_ok; do sleep 0.2; done

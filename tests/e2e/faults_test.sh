@@ -53,7 +53,8 @@ SUM_ALL=      # of all of its volume, when the array was unmounted
 
 end_test() {  # EXIT-STATUS
   set +e
-  touch "$WORK/stop"  # fio ends with its pass
+  touch "$WORK/stop"
+  [ -z "$FIO" ] || bounded 30 tail --pid="$FIO" -s 0.1 -f /dev/null  # with its pass
   (exit "$1")
   put_away
 }
@@ -245,7 +246,7 @@ case_truncated() {
   random_ssd
   path=$(path_of $SSD)
   size=$(stat -c %s "$path")
-  truncate -s $((size / 3 / 4096 * 4096)) "$path"
+  truncate -s $(($(offset_of "$path" slots) + (2 << 20))) "$path"  # a third of what it holds
   bounded 60 "$EPLOG" scrub "$ARRAY" --repair >/dev/null 2>&1 || true
   struck "device('$SSD')['read_errors'] + device('$SSD')['corrupt_chunks'] >= 32"
   if holds "device('$SSD')['state'] == 'failed'"; then
