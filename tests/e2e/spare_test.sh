@@ -149,7 +149,7 @@ verify
 stop_daemon
 check_array
 
-say "== both at once, and a spare chosen by hand"
+say "== both at once; a spare chosen by hand"
 make_spare t0 $SSD_BYTES
 make_spare t1 $((SSD_BYTES + (1 << 20)))
 make_spare t2 $((SSD_BYTES + (2 << 20)))
@@ -161,9 +161,15 @@ wait_for "v['ssd1']['path'] != '' and v['log0']['path'] != '' and $WHOLE"
 [ "$(status_value "sorted([v['ssd1']['path'], v['log0']['path']])")" = "['$ARRAY/t0', '$ARRAY/t1']" ] ||
   die "not the smallest: $("$EPLOG" status "$ARRAY")"
 verify
-eplog spare remove "$ARRAY" "$ARRAY/t2"
-refused 1 'is no spare of' "$EPLOG" spare remove "$ARRAY" "$ARRAY/t2"
+make_spare t3 $SSD_BYTES
+eplog spare remove "$ARRAY" "$ARRAY/t3"
+refused 1 'is no spare of' "$EPLOG" spare remove "$ARRAY" "$ARRAY/t3"
 stop_daemon
+check_array
+eplog fail "$ARRAY" ssd5
+eplog replace "$ARRAY" ssd5 "$ARRAY/t2"  # a spare needs no --force
+eplog rebuild "$ARRAY"
+[ "$(listed)" -eq 0 ] && [ "$(path_of ssd5)" = "$ARRAY/t2" ] || die "a spare chosen by hand: $(cat "$ARRAY/array.toml")"
 check_array
 
 say "== mounted degraded: a rebuild begins by itself; read-only it does not"
