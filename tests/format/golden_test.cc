@@ -21,7 +21,7 @@ namespace eplog::format_test {
 namespace {
 
 std::filesystem::path Here() {
-  return std::filesystem::path(__FILE__).parent_path();
+  return std::filesystem::path(EPLOG_SOURCE_DIR) / "tests/format";
 }
 
 std::vector<std::byte> ReadFile(const std::filesystem::path& path) {
