@@ -138,7 +138,10 @@ Task<Status> ArrayImpl::RecoverAndRun() {
 // once what is pending now is committed.
 Task<void> ArrayImpl::TakeBack() {
   const Geometry& g = core_.geometry;
-  for (uint8_t i = 0; i < g.devices() && core_.options.take_back; ++i) {
+  // While some know nothing of the epoch that calls it away, the next opening may be theirs, with
+  // this device as one of them: then what its ring holds may be what is needed.
+  const bool may = core_.options.take_back && assembly_.settled;
+  for (uint8_t i = 0; i < g.devices() && may; ++i) {
     const DeviceIndex index(i);
     const Assembly::Away& away = assembly_.away[i];
     if (away.device == nullptr || core_.members.live(index) ||

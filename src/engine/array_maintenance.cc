@@ -55,6 +55,7 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
     Task<Status> commit = committer_.Commit(rest.first(count));
     status = co_await commit;
     if (!status.ok() && status.error().code == ErrorCode::kBusy) {
+      co_await core_.loop.Yield();
       continue;  // the log was short after all
     }
     Status running = core_.Running();

@@ -178,6 +178,7 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
       }
       continue;
     }
+    assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
     assembly.devices[index] = item.device;
     assembly.generations[index] = item.superblock.generation;
     const CheckpointPointer& pointer = item.superblock.checkpoint;

@@ -78,7 +78,9 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
 
 Task<Status> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {
   MetadataScrubber scrubber(core_, {flusher_, superblocks_, checkpointer_}, findings);
-  const bool crashed = core_.options.read_only && entries_replayed_ != 0;
+  const Superblock& newest = superblocks_.current();
+  const bool crashed =
+      core_.options.read_only && (entries_replayed_ != 0 || newest.epoch != newest.base);
   Task<Status> running =
       scrubber.Run({.heal = heal, .superblocks = !crashed, .closing = &closing_});
   co_return co_await running;

@@ -7,7 +7,7 @@ namespace eplog {
 
 Task<LossReport> LossFinder::Find() {
   report_.log_damage = core_.log_damage;
-  if (core_.lost_devices() <= core_.geometry.m) {
+  if (core_.devices_not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
   }
   std::vector<const Volume*> volumes;

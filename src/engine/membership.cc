@@ -59,6 +59,9 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
   core_.joining &= ~Bit(device);
   core_.unverified &= ~Bit(device);
+  if (!core_.members.direct(device)) {
+    by_decision_ |= Bit(device);  // reads would come from a cache that a failed flush left as clean
+  }
   core_.changed_at[device.value] = ++core_.states;
   const bool log = device.value >= core_.geometry.n;
   const std::string name = core_.geometry.DeviceName(device);

@@ -10,37 +10,57 @@
 #include "log/log_ring.h"
 
 namespace eplog {
+namespace {
 
-Task<Status> MetadataScrubber::Run(const Options& options) {
+constexpr int kTries = 5;  // a checkpoint that comes meanwhile makes all that was read old
+
+}  // namespace
+
+Task<Status> MetadataScrubber::Run(Options options) {
   closing_ = options.closing;
   if (options.superblocks) {
     Task<void> superblocks = CheckSuperblocks();
     co_await superblocks;
   }
-  pointer_ = parts_.superblocks.current().checkpoint;
-  states_ = core_.states;
-  Task<Result<CheckpointRoot>> loading = LoadRoot(core_, pointer_);
-  Result<CheckpointRoot> root = co_await loading;
-  if (root.ok() && Same()) {
-    root_ = std::move(*root);
-    Task<void> pages = CheckCheckpoint();
-    co_await pages;
-    Task<void> log = CheckLog();
-    co_await log;
-    for (uint8_t i = 0; i < core_.geometry.n && Same(); ++i) {
-      Task<void> ring = CheckRing(DeviceIndex(i));
-      co_await ring;
-    }
-  } else if (!root.ok() && Same()) {
-    Finding finding;
-    finding.what = "the newest checkpoint: " + root.error().ToString();
-    elsewhere_.push_back(findings_.Add(std::move(finding)));
+  bool done = false;
+  for (int attempt = 0; attempt < kTries && !done && !Stop(); ++attempt) {
+    Task<bool> checking = CheckOnce();
+    done = co_await checking;
+  }
+  if (closing_ != nullptr && *closing_) {
+    co_return Fail(ErrorCode::kShutdown, "the array is closing; the scrub is not complete");
   }
   if (!options.heal || Stop()) {
     co_return OkStatus();
   }
   Task<Status> healing = Heal();
   co_return co_await healing;
+}
+
+Task<bool> MetadataScrubber::CheckOnce() {
+  pointer_ = parts_.superblocks.current().checkpoint;
+  states_ = core_.states;
+  Task<Result<CheckpointRoot>> loading = LoadRoot(core_, pointer_);
+  Result<CheckpointRoot> root = co_await loading;
+  if (!root.ok() && Same()) {
+    Finding finding;
+    finding.what = "the newest checkpoint: " + root.error().ToString();
+    elsewhere_.push_back(findings_.Add(std::move(finding)));
+    co_return true;
+  }
+  if (!root.ok()) {
+    co_return false;
+  }
+  root_ = std::move(*root);
+  Task<void> pages = CheckCheckpoint();
+  co_await pages;
+  Task<void> log = CheckLog();
+  co_await log;
+  for (uint8_t i = 0; i < core_.geometry.n && Same(); ++i) {
+    Task<void> ring = CheckRing(DeviceIndex(i));
+    co_await ring;
+  }
+  co_return Same();
 }
 
 bool MetadataScrubber::Same() const {
@@ -61,6 +81,8 @@ void MetadataScrubber::Found(DeviceIndex device, std::string what, std::vector<s
 Task<void> MetadataScrubber::CheckSuperblocks() {
   for (uint8_t i = 0; i < core_.geometry.devices() && !Stop(); ++i) {
     const DeviceIndex device(i);
+    Task<void> settling = core_.Settled();  // one that joins bears none yet
+    co_await settling;
     if (!core_.members.live(device)) {
       continue;
     }

@@ -34,9 +34,11 @@ class MetadataScrubber {
         true;  // after a crash a torn copy is nothing, and the next opening renews it
     const bool* closing = nullptr;
   };
-  Task<Status> Run(const Options& options);
+  Task<Status> Run(Options options);
 
  private:
+  // False if the checkpoint or the devices changed meanwhile.
+  Task<bool> CheckOnce();
   Task<void> CheckSuperblocks();
   Task<void> CheckCheckpoint();
   Task<void> CheckLog();

@@ -104,11 +104,13 @@ Task<void> Rebuilder::Run() {
       co_await wake_.Wait();
       continue;
     }
+    const uint64_t begun = core_.loop.NowUs();
     Task<Status> pass = Pass();
     const Status status = co_await pass;
     if (!Ended() && core_.joining != 0) {
       // Somebody still holds what keeps it from being ok, or a stripe cannot be read at the moment.
-      co_await wake_.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      const uint64_t now = core_.loop.NowUs();
+      co_await wake_.WaitUntil(now + std::max(kRetryUs, now - begun));
     }
   }
   running_.Done();
@@ -127,7 +129,9 @@ Task<Status> Rebuilder::Pass() {
   verified_chunks_ = 0;
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
-  if (!skipped_ && states == core_.states && !Ended()) {
+  // With nothing old pending any more: a commit of that would install what lies there unverified.
+  const bool all = !skipped_ && committed.ok() && !CommitDue();
+  if (all && states == core_.states && !Ended()) {
     core_.unverified &= ~verifying;  // what is still wrong cannot be decoded
   }
   EPLOG_CO_TRY(status);
@@ -262,6 +266,7 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     const uint64_t gaps = missing(at);
     Status decoded = batch.Decode(at, gaps);
     masks[at] = decoded.ok() ? gaps : 0;
+    skipped_ = skipped_ || (!decoded.ok() && core_.lost_devices() != 0);  // it may be back one day
     status = status.ok() ? std::move(decoded) : status;
   }
   Task<Result<uint64_t>> mending = mender_.Mend(batch, masks, states);

@@ -193,8 +193,16 @@ Task<Status> Recovery::Replay() {
       const bool whole = co_await checking;
       if (!whole) {
         mends_.resize(mends);
-        if (!IsBeyondJudging(entry)) {
+        const bool beyond_judging = IsBeyondJudging(entry);
+        if (!beyond_judging) {
           break;
+        }
+        if (assembly_.beyond.empty()) {
+          co_return Fail(ErrorCode::kTooManyFailures,
+                         "entry " + std::to_string(entry.sequence) +
+                             " of the log cannot be verified: more devices are missing, or not "
+                             "whole yet, than parity can replace; bring back missing members, or "
+                             "mount with --read-only --force to read what is left");
         }
       }
       Task<Status> noting = NoteHeaderCopies(entry);
@@ -234,13 +242,11 @@ Task<bool> Recovery::IsWhole(const EntryHeader& entry) {
   co_return true;
 }
 
-// Opened by force: too much of it is missing to tell. It was written, and perhaps flushed; what was
-// before must not be taken for the newest content.
+// Too much of it is missing to tell: on devices that are not there, or joined and are not whole. It
+// was written, and perhaps flushed: to cut it off could lose what bringing back a device would
+// save, and, opened by force, what was before must not be taken for the newest content.
 bool Recovery::IsBeyondJudging(const EntryHeader& entry) const {
   const Geometry& g = core_.geometry;
-  if (assembly_.beyond.empty()) {
-    return false;
-  }
   const auto missing = [this](DeviceIndex ssd, SlotWord word) {
     return word.is_absent() || (word.has_slot() && !core_.members.live(ssd)) ? 1U : 0U;
   };

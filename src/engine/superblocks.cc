@@ -16,6 +16,7 @@ Uuid RandomUuid(Random& random) {
 
 void Superblocks::Return(DeviceIndex device, uint64_t generation) {
   generations_[device.value] = generation;
+  returning_ |= uint64_t{1} << device.value;
   const bool log = core_.geometry.IsLog(device);
   current_.members[device.value].state = log ? MemberState::kJoining : MemberState::kReturning;
 }
@@ -23,9 +24,20 @@ void Superblocks::Return(DeviceIndex device, uint64_t generation) {
 Task<Status> Superblocks::Write() {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
+  if (returning_ != 0) {
+    Task<Status> first = WriteTo(returning_);
+    Status status = co_await first;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> others = WriteTo(~returning_);
+  returning_ = 0;
+  co_return co_await others;
+}
+
+Task<Status> Superblocks::WriteTo(uint64_t devices) {
   TaskGroup group(core_.loop);
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    if (core_.members.live(DeviceIndex(i))) {
+    if ((devices >> i & 1) != 0 && core_.members.live(DeviceIndex(i))) {
       group.Start(WriteOne(DeviceIndex(i)));
     }
   }

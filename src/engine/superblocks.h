@@ -32,17 +32,21 @@ class Superblocks {
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }
 
-  // Writes the current content to every live device and flushes it there.
+  // Writes the current content to every live device and flushes it there. First to those that were
+  // away: while they do not bear an epoch that calls them live, nobody else may, or it could not be
+  // valid and the one before it would be nowhere (I11).
   Task<Status> Write();
   // Which of the two copies on a device is not what was written there last (bit 0: A).
   Task<uint32_t> DamagedCopies(DeviceIndex device);
 
  private:
+  Task<Status> WriteTo(uint64_t devices);
   Task<Status> WriteOne(DeviceIndex device);
 
   Core& core_;
   Superblock current_;
   std::vector<uint64_t> generations_;
+  uint64_t returning_ = 0;  // mask: still bear an epoch that the others have left
   AsyncMutex turn_;
 };
 

@@ -55,6 +55,16 @@ Strike World::RandomStrike(bool recovering) {
   return strike;
 }
 
+DeviceSet World::AllBut(const DeviceSet& devices) const {
+  DeviceSet others;
+  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+    if (!devices.contains(static_cast<uint8_t>(i))) {
+      others.insert(static_cast<uint8_t>(i));
+    }
+  }
+  return others;
+}
+
 void World::CountPairs(bool recovering) {
   const SimBus& bus = machine_->bus();
   const auto struck = [&](IoKind kind) { return bus.stricken() && bus.struck_kind() == kind; };
@@ -98,9 +108,16 @@ void World::Crash(bool recovering) {
   // An opening that only devices know of which the next one may have to do without: its epoch comes
   // twice (I11).
   const bool superblock = machine_->bus().struck_kind() == IoKind::kSuperblock;
-  alone_ = recovering && power && superblock && !unreliable_.empty() && random_.OneIn(2);
-  if (alone_) {
-    machine_->CrashKeeping(random_, unreliable_);
+  // Or the other way round: all others know, and those that were away do not yet.
+  const bool opening = recovering && power && superblock && !unreliable_.empty();
+  const uint64_t draw = random_.Below(3);
+  alone_ = opening && draw == 0;
+  if (opening && draw != 2) {
+    DeviceSet keeping = unreliable_;
+    if (draw == 1) {
+      keeping = AllBut(unreliable_);
+    }
+    machine_->CrashKeeping(random_, keeping);
   } else {
     machine_->Crash(random_, power);
   }

@@ -64,6 +64,7 @@ class World {
   Strike RandomStrike(bool recovering);
   void ArmDooms(bool opening);
   void MeetDoom(const Doom& doom);
+  [[nodiscard]] DeviceSet AllBut(const DeviceSet& devices) const;
   void CountPairs(bool recovering);
   Task<void> RepairMan();
   Task<void> Replace(uint8_t device);
