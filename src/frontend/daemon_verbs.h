@@ -13,6 +13,9 @@
 //   umount                            null; when everything is durable and the array's devices are
 //                                     let go; busy, and nothing changed, while files are open
 //
+//   spare-add      path                        null; what is there is overwritten
+//   spare-remove   path                        null; not found if it stepped in meanwhile
+//
 // Changes of volumes are announced to the kernel before they are answered.
 #pragma once
 

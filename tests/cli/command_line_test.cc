@@ -50,8 +50,8 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
   EXPECT_EQ(typo.err,
             "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, "
             "assemble, mount, umount, volume, "
-            "status, commit, checkpoint, discard, buffers, fail, replace, rebuild, check, scrub, "
-            "inject, "
+            "status, commit, checkpoint, discard, buffers, fail, replace, spare, rebuild, check, "
+            "scrub, inject, "
             "events, inspect, mttdl, trace\n");
   const Outcome below = RunWords({"volume", "frob", "x"});
   EXPECT_EQ(below.status, kWrongUsage);

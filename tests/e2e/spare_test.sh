@@ -225,7 +225,7 @@ for ((round = 0; round < ${ROUNDS:-6}; ++round)); do
   write_some
   "$EPLOG" fail "$ARRAY" "ssd$((round % 6))" >/dev/null 2>&1 &  # it may be left without an answer
   failing=$!
-  random_sleep 1 60
+  random_sleep 1 25
   kill_daemon
   wait $failing 2>/dev/null || true
   umount -l "$MNT" 2>/dev/null || true

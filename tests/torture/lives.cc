@@ -106,9 +106,8 @@ void World::Crash(bool recovering) {
     Probe(true);
   }
   // An opening that only devices know of which the next one may have to do without: its epoch comes
-  // twice (I11).
+  // twice (I11). Or the other way round: all others know, and those that were away do not yet.
   const bool superblock = machine_->bus().struck_kind() == IoKind::kSuperblock;
-  // Or the other way round: all others know, and those that were away do not yet.
   const bool opening = recovering && power && superblock && !unreliable_.empty();
   const uint64_t draw = random_.Below(3);
   alone_ = opening && draw == 0;

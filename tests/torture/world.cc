@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -360,6 +361,14 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
+  if (inspecting_ == nullptr && !random_.OneIn(3)) {
+    // In what it may disturb: a commit, a checkpoint, a rebuild.
+    constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kCheckpointPage,
+                                     IoKind::kCheckpointRoot, IoKind::kRepair};
+    machine_->bus().Arm({kDisturbed[random_.Below(std::size(kDisturbed))],
+                         static_cast<Moment>(random_.Below(3)),
+                         random_.Between(1, random_.OneIn(2) ? 40 : 4)});
+  }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
   if (inspecting_ != nullptr) {
