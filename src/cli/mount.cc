@@ -27,6 +27,7 @@ namespace eplog::cli {
 namespace {
 
 constexpr char kVerb[] = "mount";
+constexpr int kTries = 5;
 
 struct MountCommand {
   std::string array;
@@ -122,12 +123,20 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
   if (!path.has_filename() && path.has_relative_path()) {
     path = path.parent_path();
   }
-  if (MountIsDead(path.string())) {  // left by a killed process
-    if (const int error = DetachPath(path.string()); error != 0) {
-      return FailErrno(error, "cannot take away the dead mount at " + path.string());
+  Status made;
+  // Again if the process that served it is just dying.
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    if (MountIsDead(path.string())) {  // left by a killed process
+      if (const int error = DetachPath(path.string()); error != 0) {
+        return FailErrno(error, "cannot take away the dead mount at " + path.string());
+      }
+    }
+    made = directory->Make(path);
+    if (made.ok() || made.error().errno_value != ENOTCONN) {
+      break;
     }
   }
-  EPLOG_TRY(directory->Make(path));
+  EPLOG_TRY(made);
   auto resolved = ResolveMountpoint(path.string());
   if (!resolved.ok()) {
     return Fail(std::move(resolved).error());

@@ -78,7 +78,9 @@ std::optional<MountEntry> FindMountOf(const std::filesystem::path& array) {
 bool MountIsDead(const std::string& directory) {
   // stat() may be answered from the kernel's cache; this always asks the process.
   struct statvfs info = {};
-  return ::statvfs(directory.c_str(), &info) != 0 && errno == ENOTCONN;
+  const int answer = ::statvfs(directory.c_str(), &info);
+  // Aborted: it died over this question.
+  return answer != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 }  // namespace eplog::cli
