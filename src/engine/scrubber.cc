@@ -202,6 +202,9 @@ void Scrubber::CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& finding
   report_.parity_checked += static_cast<uint64_t>(std::popcount(row.valid >> core_.geometry.k()));
   for (uint64_t mask = row.bad | wrong_parity; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
+    if (IsBeingVerified(core_.geometry.SsdOf(row.stripe, index))) {
+      continue;
+    }
     const bool parity = (wrong_parity >> index & 1) != 0;
     findings.push_back(findings_.Add(
         Describe(row.stripe, index,
@@ -273,7 +276,7 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
     content[i] = buffers[i].data();
     Task<Status> read = reader_.ReadSlot(ssd, member.word, member.crc, buffers[i].span());
     const Status status = co_await read;
-    const bool there = !member.word.is_absent() && core_.members.live(ssd);
+    const bool there = !member.word.is_absent() && core_.members.live(ssd) && !IsBeingVerified(ssd);
     report_.chunks_checked += there ? 1 : 0;
     all = all && status.ok();
     if (!status.ok() && there) {

@@ -57,6 +57,10 @@ class Scrubber {
   Task<Status> HealStripe(StripeIndex stripe, std::vector<size_t> findings);
   Finding Describe(StripeIndex stripe, uint32_t index, std::string what) const;
   void CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings);
+  // It was away; what it may have lost is found and healed before it counts.
+  [[nodiscard]] bool IsBeingVerified(DeviceIndex ssd) const {
+    return (core_.unverified >> ssd.value & 1) != 0;
+  }
   [[nodiscard]] bool Busy() const;
   [[nodiscard]] bool Closing() const { return options_.closing != nullptr && *options_.closing; }
   Task<void> Breathe(uint64_t since_us);

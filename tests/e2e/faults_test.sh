@@ -11,7 +11,7 @@
 #
 # --canary  overwrites more devices than redundancy can replace; passes if the loss is found
 #
-# ROUNDS (1), CASES (all), SEED and LOAD_SECONDS (0.3: load beside each state of things) come from the environment;
+# ROUNDS (1), CASES (all; `make test` takes some, by tests/CMakeLists.txt), SEED and LOAD_SECONDS (0.3: load beside each state of things) come from the environment;
 # KEEP=1 keeps what a failed run left.
 set -euo pipefail
 # shellcheck source=tests/e2e/lib.sh
@@ -404,7 +404,8 @@ case_log_removed() {
   finish $LOG
 }
 
-# Both at one moment; then a kill while nothing more may be lost; only then replacements.
+# Both at one moment; then a kill while nothing more may be lost. The one that is gone is replaced; the other, back after the
+# kill, is taken back.
 lose_two() {  # DEVICE DEVICE
   inject "$1" --drop
   inject "$2" --write-error 1
@@ -413,10 +414,11 @@ lose_two() {  # DEVICE DEVICE
   struck "d['exposure']['further_ssd_losses_survived'] == 0"
   go_on
   crash_all
+  rm "$(path_of "$1")"
   boot disk --io-deadline ${DEADLINE_S}s
-  struck "device('$1')['state'] != 'ok' and device('$2')['state'] != 'ok'"
+  struck "device('$1')['state'] == 'missing' and device('$2')['state'] in ('rebuilding', 'ok')"
   start_load
-  replace "$1" "$2"
+  replace "$1"
   finish "$1" "$2"
 }
 

@@ -148,7 +148,7 @@ void World::Live() {
     std::erase_if(rotten_, [this](uint8_t device) { return !lying_.contains(device); });
     coverage_.made_whole -= rotten_.size();
   };
-  if (plan_.repairs && factory_.survives_failures()) {
+  if (factory_.survives_failures()) {
     machine_->loop().Spawn(RepairMan());
   }
   work_->Spawn(plan_.width);
@@ -165,7 +165,7 @@ void World::Live() {
   while (!failed()) {
     const Driven driven = machine_->Drive(
         [&] {
-          probe = work_->TakeProbe();
+          probe = work_->TakeProbe() || look_soon_;
           if (machine_->bus().TakeOvertaken() && overtaken < kMostOvertaken) {
             ++overtaken;
             probe = true;
@@ -185,7 +185,14 @@ void World::Live() {
     if (!probe) {
       break;
     }
-    Probe(true);
+    if (look_soon_) {
+      look_soon_ = false;
+      Machine copy(*machine_, random_.Next());
+      copy.Crash(random_, false);
+      RunProbe(copy, away_, away_.empty() && rotten_.empty(), "when a device was ok again");
+    } else {
+      Probe(true);
+    }
   }
   if (failed() || !machine_->bus().complaint().empty()) {
     Violate("device misused: " + machine_->bus().complaint());

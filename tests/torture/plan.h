@@ -82,6 +82,7 @@ struct SeedPlan {
   bool loses_devices = false;   // every second seed
   bool degrades = false;        // of them: opens for writing without some
   double doom = 0;              // chance of each such device to fail, in each life and opening
+  bool takes_back = false;      // openings take back devices that were away
   bool repairs = false;         // lost devices are replaced while running
   double power = 0.7;           // share of crashes that are power cuts
   double recovery_crash = 0.4;  // chance that an opening is struck

@@ -251,7 +251,7 @@ bool World::TryOpen(bool may_be_struck) {
     std::swap(inspection.devices[i - 1], inspection.devices[random_.Below(i)]);
   }
   inspection.options = Options(hooks_);
-  inspection.options.take_back = !random_.OneIn(4);
+  inspection.options.take_back = plan_.takes_back;
   inspection.adopt = true;
   inspection.whole = away_.empty();
   inspection.full_check = away_.empty() && rotten_.empty() && random_.OneIn(3);
@@ -392,7 +392,8 @@ void World::MeetDoom(const Doom& doom) {
   }
 }
 
-// Replaces what the array calls lost, at any time, until the life ends.
+// Looks after the devices until the life ends: notes who is well again and, where the plan repairs,
+// replaces what the array calls lost, at any time.
 Task<void> World::RepairMan() {
   while (true) {
     co_await machine_->loop().Sleep(random_.Below(random_.OneIn(3)   ? 200
@@ -408,7 +409,7 @@ Task<void> World::RepairMan() {
         lost.push_back(device);
       }
     }
-    if (!lost.empty() && random_.OneIn(2)) {
+    if (plan_.repairs && !lost.empty() && random_.OneIn(2)) {
       Task<void> replacing = Replace(lost[random_.Below(lost.size())]);
       co_await replacing;
     }
@@ -452,6 +453,7 @@ void World::NoteRepaired() {
     if (ok && seen_lost_.contains(device) && !missed_.contains(device)) {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
+      look_soon_ = true;  // what it has is looked at before it changes
       away_.erase(device);
       if (!lying_.contains(device)) {
         rotten_.erase(device);

@@ -104,6 +104,7 @@ class World {
   DeviceSet rotten_;            // what they hold may be wrong: lied, and were not scrubbed since
   DeviceSet lying_;             // of them: still do
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
+  bool look_soon_ = false;      // a device is ok again
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
   bool logs_degraded_ = false;  // this life began without some log device
   uint64_t crashes_ = 0;
