@@ -140,7 +140,6 @@ void MemberSet::Join(DeviceIndex index, Device& device) {
   devices_[index.value] = &device;
   counters_[index.value] = {};
   flush_failed_ &= ~(uint64_t{1} << index.value);
-  NoteDirect(index.value);
 }
 
 // A write or flush has failed on `asked`. Another may have its place by now, which is not to blame.

@@ -61,9 +61,6 @@ class MemberSet {
   MemberSet(EventLoop& loop, std::vector<Device*> devices)
       : loop_(loop), devices_(std::move(devices)) {
     counters_.resize(devices_.size());
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      NoteDirect(i);
-    }
   }
 
   void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
@@ -83,8 +80,10 @@ class MemberSet {
   [[nodiscard]] size_t size() const { return devices_.size(); }
   [[nodiscard]] bool live(DeviceIndex device) const { return devices_[device.value] != nullptr; }
   [[nodiscard]] Device* device(DeviceIndex device) const { return devices_[device.value]; }
-  // Of the last device in this place, lost or not: reads and writes go past the page cache.
-  [[nodiscard]] bool direct(DeviceIndex device) const { return (direct_ >> device.value & 1) != 0; }
+  // A flush of the last device in this place, lost or not, has failed.
+  [[nodiscard]] bool flush_failed(DeviceIndex device) const {
+    return (flush_failed_ >> device.value & 1) != 0;
+  }
   [[nodiscard]] const MemberCounters& counters(DeviceIndex device) const {
     return counters_[device.value];
   }
@@ -114,10 +113,6 @@ class MemberSet {
   [[nodiscard]] uint64_t live_mask() const;
 
  private:
-  void NoteDirect(size_t index) {
-    const bool direct = devices_[index] == nullptr || devices_[index]->capabilities().direct;
-    direct_ = direct ? direct_ | uint64_t{1} << index : direct_ & ~(uint64_t{1} << index);
-  }
   Task<Status> FlushOne(DeviceIndex device);
   void Failed(DeviceIndex device, const Device* asked, Error& error);
   void ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const;
@@ -130,7 +125,6 @@ class MemberSet {
   bool drop_flushes_ = false;
   bool retry_flushes_ = false;
   uint64_t flush_failed_ = 0;  // mask (I7)
-  uint64_t direct_ = 0;        // mask
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 

@@ -45,12 +45,14 @@ ArrayImpl::~ArrayImpl() {
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
+  uint64_t failed = 0;
   while (true) {
     Task<Result<Assembly>> assembling =
         Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone,
                  options.read_only && options.force);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
+    assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;
     for (size_t i = 0; i < members.size(); ++i) {
       members[i] = members[i] != nullptr ? members[i] : assembly->away[i].device;
@@ -69,6 +71,7 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
       co_return Fail(std::move(status).error());
     }
     // It failed a write or flush of recovery, which begins anew without it, as after a crash.
+    failed |= uint64_t{1} << error.device;
     std::erase(devices, members[static_cast<size_t>(error.device)]);
   }
 }
@@ -159,6 +162,7 @@ Task<void> ArrayImpl::TakeBack() {
     if (!status.ok()) {
       core_.Tell(EventKind::kDegraded, g.DeviceName(index),
                  g.DeviceName(index) + " is back and cannot be used: " + status.error().ToString());
+      assembly_.failed |= uint64_t{1} << i;
       continue;
     }
     core_.members.Join(index, *away.device);

@@ -27,8 +27,9 @@ struct Assembly {
     uint64_t generation = 0;
   };
   std::vector<Away> away;
-  bool settled = true;                // every trusted device bears the winner's epoch
-  std::string beyond;                 // why it may only be opened by force; else empty
+  uint64_t failed = 0;  // mask: failed a request of this opening, and are to stay out (I7)
+  bool settled = true;  // every trusted device bears the winner's epoch
+  std::string beyond;   // why it may only be opened by force; else empty
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };

@@ -39,9 +39,8 @@ enum class Canary : uint8_t {
   kStaleTrusted,        // a member that missed something is taken for good (P6)
   kAbsentIsZero,        // an absent chunk is read as zeros
   kFlushRetried,        // a flush that failed is tried again, and believed (I7)
-  kReturnedUnverified,  // what a device that was away still holds is believed unread (P6)
 };
-inline constexpr int kCanaries = 27;
+inline constexpr int kCanaries = 26;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

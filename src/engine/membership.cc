@@ -59,8 +59,8 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
   core_.joining &= ~Bit(device);
   core_.unverified &= ~Bit(device);
-  if (!core_.members.direct(device)) {
-    by_decision_ |= Bit(device);  // reads would come from a cache that a failed flush left as clean
+  if (core_.members.flush_failed(device)) {
+    by_decision_ |= Bit(device);  // I7: what it should have kept reads well, and may be gone later
   }
   core_.changed_at[device.value] = ++core_.states;
   const bool log = device.value >= core_.geometry.n;

@@ -74,9 +74,6 @@ Task<void> Rebuilder::KeepLimit() {
 // Positions on SSDs that were away: what they hold is verified.
 uint64_t Rebuilder::Unverified(StripeIndex stripe) const {
   uint64_t positions = 0;
-  if (core_.canary(Canary::kReturnedUnverified)) {
-    return 0;
-  }
   for (uint64_t mask = core_.unverified; mask != 0; mask &= mask - 1) {
     const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
     const uint32_t index = core_.geometry.IndexOn(stripe, ssd);

@@ -26,8 +26,9 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
   epoch_ = {newest + 1, core_.random.Next()};
   std::vector<MemberEntry> members = superblocks.current().members;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    if (!core_.members.live(DeviceIndex(i)) && members[i].is_live()) {
-      members[i].state = MemberState::kLost;
+    const bool failed = (assembly_.failed >> i & 1) != 0;
+    if (!core_.members.live(DeviceIndex(i)) && (members[i].is_live() || failed)) {
+      members[i].state = failed ? MemberState::kFailed : MemberState::kLost;
     }
   }
   superblocks.SetEpoch(epoch_, std::move(members));

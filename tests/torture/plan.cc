@@ -208,7 +208,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
     plan.weights[static_cast<size_t>(Op::kScrub)] += 4;
   }
   plan.repairs = plan.loses_devices && !random.OneIn(3);
-  plan.takes_back = random.OneIn(2);
+  plan.takes_back = random.OneIn(3);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;
   plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;
   plan.withhold = random.OneIn(2) ? 0.3 : 0.15;

@@ -43,8 +43,7 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "joined-forgotten",
                                                         "stale-trusted",
                                                         "absent-is-zero",
-                                                        "flush-retried",
-                                                        "returned-unverified"};
+                                                        "flush-retried"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

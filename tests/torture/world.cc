@@ -361,7 +361,7 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
-  if (inspecting_ == nullptr && !random_.OneIn(3)) {
+  if (inspecting_ == nullptr && random_.OneIn(3)) {
     // In what it may disturb: a commit, a checkpoint, a rebuild.
     constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
