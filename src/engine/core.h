@@ -93,9 +93,11 @@ struct Core {
   uint64_t states =
       0;  // counts the changes: what was chosen under others is not described any more
   std::array<uint64_t, kMaxDevices> changed_at{};  // by device: `states` when it was lost or joined
-  uint64_t joining = 0;                            // mask: live, but not everything is on them yet
-  uint64_t unverified =
-      0;              // mask of SSDs, joining ones: were away, and what they hold is looked at
+  // Masks. Joining: live, but not everything is on them yet; of these, SSDs that were away and of
+  // which what they hold is looked at; and those that have everything, while that is written down.
+  uint64_t joining = 0;
+  uint64_t unverified = 0;
+  uint64_t becoming_ok = 0;
   uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
   std::string log_damage;  // the end of the log is lost (opened by force)
   Event settled;

@@ -146,6 +146,7 @@ Task<void> Membership::Change() {
     }
   } while (handled != core_.states && !core_.stop_error);
   join_.reset();
+  core_.becoming_ok = 0;
   core_.changing = false;
   if (!core_.stop_error) {
     appender_.BeginEpoch(superblocks_.current().epoch);
@@ -363,6 +364,7 @@ Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {
                   (core_.canary(Canary::kJoinedOkEarly) || FullCounts(device, upto));
   if (ok) {
     core_.joining &= ~Bit(device);
+    core_.becoming_ok |= Bit(device);
     ++core_.states;  // row changes that were taken before may carry `absent`
     Begin();
   }

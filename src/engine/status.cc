@@ -20,7 +20,7 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
       device.direct = present->capabilities().direct;
       device.size_bytes = present->size_bytes();
     }
-    if ((core_.joining >> i & 1) != 0) {
+    if (((core_.joining | core_.becoming_ok) >> i & 1) != 0 && core_.members.live(index)) {
       device.state = DeviceState::kRebuilding;
     } else if (!core_.members.live(index) || (core_.lent >> i & 1) != 0) {
       const bool there = assembly_.devices[i] != nullptr || assembly_.stale[i];
@@ -57,7 +57,7 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
                           buffer_.buffered_bytes();
   status.state = core_.stop_error                                        ? ArrayState::kFailed
                  : core_.lost_devices() != 0                             ? ArrayState::kDegraded
-                 : core_.joining != 0                                    ? ArrayState::kRebuilding
+                 : (core_.joining | core_.becoming_ok) != 0              ? ArrayState::kRebuilding
                  : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive
                                                                          : ArrayState::kClean;
 }
