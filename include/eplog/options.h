@@ -97,8 +97,8 @@ struct OpenOptions {
   // missing; 0 = never.
   uint32_t max_read_errors = 32;
   uint32_t max_corrupt_chunks = 1024;
-  // A device that was away while others went on is verified and gets what it missed, unless it was
-  // taken out by decision (Array::FailDevice, thresholds).
+  // A device that was not there at an opening, while others went on, is verified and gets what it
+  // missed. Not one that failed, or was taken out, while the array ran.
   bool take_back = true;
   ScrubMarkKeeper scrub_mark;
   EventSink on_event;

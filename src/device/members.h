@@ -80,10 +80,6 @@ class MemberSet {
   [[nodiscard]] size_t size() const { return devices_.size(); }
   [[nodiscard]] bool live(DeviceIndex device) const { return devices_[device.value] != nullptr; }
   [[nodiscard]] Device* device(DeviceIndex device) const { return devices_[device.value]; }
-  // A flush of the last device in this place, lost or not, has failed.
-  [[nodiscard]] bool flush_failed(DeviceIndex device) const {
-    return (flush_failed_ >> device.value & 1) != 0;
-  }
   [[nodiscard]] const MemberCounters& counters(DeviceIndex device) const {
     return counters_[device.value];
   }

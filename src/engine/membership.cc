@@ -59,9 +59,7 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
   core_.joining &= ~Bit(device);
   core_.unverified &= ~Bit(device);
-  if (core_.members.flush_failed(device)) {
-    by_decision_ |= Bit(device);  // I7: what it should have kept reads well, and may be gone later
-  }
+  failed_ |= Bit(device);
   core_.changed_at[device.value] = ++core_.states;
   const bool log = device.value >= core_.geometry.n;
   const std::string name = core_.geometry.DeviceName(device);
@@ -97,7 +95,6 @@ Status Membership::MayFail(DeviceIndex device) const {
 Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
   Status may = MayFail(device);
   EPLOG_CO_TRY(may);
-  by_decision_ |= Bit(device);
   Error error;
   error.code = ErrorCode::kDeviceFailed;
   error.message = std::move(reason);
@@ -185,8 +182,8 @@ MemberState Membership::StateOf(DeviceIndex device) const {
                                                  : MemberState::kOk;
   }
   const MemberState before = superblocks_.current().members[device.value].state;
-  return (by_decision_ & Bit(device)) != 0 || before == MemberState::kFailed ? MemberState::kFailed
-                                                                             : MemberState::kLost;
+  return (failed_ & Bit(device)) != 0 || before == MemberState::kFailed ? MemberState::kFailed
+                                                                        : MemberState::kLost;
 }
 
 // The new epoch first, then that it has opened: only when every device that it calls live bears it,
@@ -307,7 +304,7 @@ void Membership::TakeIn(const Join& join) {
   core_.Tell(EventKind::kRebuildStarted, name, name + " has been replaced and is being rebuilt");
   core_.changed_at[index.value] = ++core_.states;
   reasons_[index.value].clear();
-  by_decision_ &= ~Bit(index);
+  failed_ &= ~Bit(index);
   superblocks_.Join(index);
   std::vector<MemberEntry> members = superblocks_.current().members;
   const uint64_t joined = superblocks_.current().epoch.number + 1;

@@ -119,7 +119,7 @@ class Membership {
   std::vector<uint64_t> joined_sequence_;  // of joining devices: what came before is not on them
   std::vector<uint64_t> joined_states_;
   std::vector<uint64_t> full_since_;  // epoch of which a full checkpoint makes a joining device ok
-  uint64_t by_decision_ = 0;          // mask: failed by somebody, not by a request
+  uint64_t failed_ = 0;  // mask: lost in this life; they do not return by themselves (I7)
 };
 
 }  // namespace eplog

@@ -20,7 +20,7 @@ enum class MemberState : uint8_t {
   kOk = 1,         // trusted
   kLost = 2,       // not part of this epoch: what it holds is stale
   kJoining = 3,    // replaced, not everything is on it
-  kFailed = 4,     // as kLost, and by decision: it does not return by itself
+  kFailed = 4,     // as kLost, since it failed or was taken out: it does not return by itself
   kReturning = 5,  // was lost and is back: what it held is being verified, what it missed written
 };
 

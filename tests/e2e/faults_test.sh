@@ -404,8 +404,7 @@ case_log_removed() {
   finish $LOG
 }
 
-# Both at one moment; then a kill while nothing more may be lost. The one that is gone is replaced; the other, back after the
-# kill, is taken back.
+# Both at one moment; then a kill while nothing more may be lost; only then replacements.
 lose_two() {  # DEVICE DEVICE
   inject "$1" --drop
   inject "$2" --write-error 1
@@ -416,9 +415,9 @@ lose_two() {  # DEVICE DEVICE
   crash_all
   rm "$(path_of "$1")"
   boot disk --io-deadline ${DEADLINE_S}s
-  struck "device('$1')['state'] == 'missing' and device('$2')['state'] in ('rebuilding', 'ok')"
+  struck "device('$1')['state'] == 'missing' and device('$2')['state'] == 'failed'"
   start_load
-  replace "$1"
+  replace "$1" "$2"
   finish "$1" "$2"
 }
 

@@ -395,6 +395,35 @@ void SimDevice::Deliver(uint64_t offset_bytes, std::span<const iovec> into) {
   }
 }
 
+// What was durable there after it cannot be undone by it: of an orphan only what `newer` leaves.
+void SimDevice::Outlive(std::deque<CachedWrite>& writes, const CachedWrite& newer) {
+  std::deque<CachedWrite> left;
+  const uint64_t from = newer.offset_bytes;
+  const uint64_t to = from + newer.data->size();
+  const auto keep = [&left](const CachedWrite& write, uint64_t begin, uint64_t end) {
+    if (begin < end) {
+      CachedWrite part = write;
+      const auto first =
+          write.data->begin() + static_cast<std::ptrdiff_t>(begin - write.offset_bytes);
+      part.offset_bytes = begin;
+      part.data = std::make_shared<const std::vector<std::byte>>(
+          first, first + static_cast<std::ptrdiff_t>(end - begin));
+      left.push_back(std::move(part));
+    }
+  };
+  for (const CachedWrite& write : writes) {
+    const uint64_t begin = write.offset_bytes;
+    const uint64_t end = begin + write.data->size();
+    if (!write.orphan || write.order > newer.order || end <= from || to <= begin) {
+      left.push_back(write);
+      continue;
+    }
+    keep(write, begin, std::min(end, from));
+    keep(write, std::max(begin, to), end);
+  }
+  writes = std::move(left);
+}
+
 void SimDevice::Covered(uint64_t upto_order, bool failed) {
   if (failed) {
     for (CachedWrite& write : cached_) {
@@ -406,6 +435,7 @@ void SimDevice::Covered(uint64_t upto_order, bool failed) {
   for (CachedWrite& write : cached_) {
     if (write.order <= upto_order && !write.orphan) {
       durable_.Write(write.offset_bytes, *write.data);
+      Outlive(left, write);
     } else {
       left.push_back(std::move(write));
     }

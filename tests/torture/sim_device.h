@@ -243,6 +243,7 @@ class SimDevice final : public Device {
   void Complete(uint64_t id, std::span<const iovec> from);
   void CompleteBadly(uint64_t id);
   void CompleteWithALie(uint64_t id);
+  static void Outlive(std::deque<CachedWrite>& writes, const CachedWrite& newer);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
   void Covered(uint64_t upto_order, bool failed);
   void ApplyFate(Random& random, const CachedWrite& write, const CutStyle& style);
