@@ -361,7 +361,11 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
-  if (inspecting_ == nullptr && random_.OneIn(3)) {
+  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && !random_.OneIn(3)) {
+    // Soon, or what was not kept is written anew.
+    machine_->bus().Arm(
+        {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
+  } else if (inspecting_ == nullptr && random_.OneIn(3)) {
     // In what it may disturb: a commit, a checkpoint, a rebuild.
     constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
@@ -431,10 +435,10 @@ Task<void> World::Replace(uint8_t device) {
     ++coverage_.replaced;
     missed_.erase(device);
     blank_.erase(device);
-    if (random_.OneIn(2)) {
+    if (!random_.OneIn(4)) {
       // While it is rebuilt, and the log still tells of the one before it.
-      machine_->bus().Arm(
-          {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 200)});
+      machine_->bus().Arm({std::nullopt, static_cast<Moment>(random_.Below(3)),
+                           random_.Between(10, random_.OneIn(2) ? 200 : 70)});
     }
   } else if (status.error().code == ErrorCode::kInvalidArgument) {
     Violate("a replacement was refused: " + status.error().ToString());
