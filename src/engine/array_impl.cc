@@ -135,10 +135,10 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   co_return OkStatus();
 }
 
-// Devices that were away, and were not taken out by decision, are part of the epoch that is to
-// begin: as joining ones, since they miss what was written meanwhile. Nothing of what they say of
-// the log is believed: their rings are wiped before, and a log device has nothing that is needed
-// once what is pending now is committed.
+// Devices that were not there at an earlier opening are part of the epoch that is to begin (those
+// that failed or were taken out while the array ran are not, I7): as joining ones, since they miss
+// what was written meanwhile. Nothing of what they say of the log is believed: their rings are
+// wiped before, and a log device has nothing that is needed once what is pending now is committed.
 Task<void> ArrayImpl::TakeBack() {
   const Geometry& g = core_.geometry;
   // While some know nothing of the epoch that calls it away, the next opening may be theirs, with
