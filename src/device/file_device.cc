@@ -195,7 +195,9 @@ void FileDevice::GoBuffered() {
 Error FileDevice::MakeError(const char* verb, uint64_t offset_bytes, int result) const {
   Error error;
   if (result == 0) {
-    error.message = path_ + ": " + verb + " ends early (has the file become shorter?)";
+    // Nothing beyond will ever be there: no bad sector, but a device that is gone.
+    error.code = ErrorCode::kDeviceFailed;
+    error.message = path_ + ": " + verb + " ends early: it has become shorter";
   } else {
     error = FailErrno(-result, path_ + ": " + verb + " failed").value();
     error.code = DeviceGone(-result) ? ErrorCode::kDeviceFailed : error.code;
@@ -293,7 +295,24 @@ Task<Status> FileDevice::Flush() {
     flush_failure_ = error;
     co_return Fail(std::move(error));
   }
-  co_return OkStatus();
+  co_return CheckSize();
+}
+
+// A file that was cut short reads well where it still has bytes, and grows again with the next
+// write beyond its end, with zeros between: what was there is gone all the same. Asking an open
+// file for its size does no I/O.
+Status FileDevice::CheckSize() {
+  struct stat file {};
+  if (block_device_ || fstat(fd_, &file) != 0 ||
+      static_cast<uint64_t>(file.st_size) >= size_bytes_) {
+    return OkStatus();
+  }
+  Error error;
+  error.code = ErrorCode::kDeviceFailed;
+  error.message = path_ + ": it has become shorter: " + std::to_string(file.st_size) +
+                  " bytes, it had " + std::to_string(size_bytes_);
+  flush_failure_ = error;
+  return Fail(std::move(error));
 }
 
 Task<Status> FileDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {

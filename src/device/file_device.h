@@ -6,7 +6,8 @@
 // what a living process holds.
 //
 // A failed flush is remembered: every later flush fails too (I7), since the kernel reports a lost
-// write once.
+// write once. A file that has become shorter is a failed device (kDeviceFailed): a request beyond
+// its end says so, and so does the next flush.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,7 @@ class FileDevice final : public Device {
   Task<Status> TransferInPieces(Direction direction, uint64_t offset_bytes,
                                 std::span<const iovec> parts, uint64_t done_bytes);
   [[nodiscard]] uint64_t Progress(int moved) const;
+  Status CheckSize();
   // `result`: 0 (nothing was transferred) or -errno.
   [[nodiscard]] Error MakeError(const char* verb, uint64_t offset_bytes, int result) const;
 

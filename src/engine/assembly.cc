@@ -30,7 +30,7 @@ bool IsBornByAll(const Superblock& candidate, const std::vector<FoundMember>& fo
   });
 }
 
-Result<Superblock> PickWinner(const std::vector<FoundMember>& found) {
+Result<Superblock> PickWinner(const std::vector<FoundMember>& found, Canary canary) {
   std::vector<const Superblock*> valid;
   for (const FoundMember& item : found) {
     if (IsValid(item.superblock, found)) {
@@ -50,6 +50,9 @@ Result<Superblock> PickWinner(const std::vector<FoundMember>& found) {
   const bool tie = std::any_of(valid.begin(), valid.end(), [&](const Superblock* s) {
     return s->epoch != valid.front()->epoch;
   });
+  if (tie && canary == Canary::kTieRefused) {
+    return Fail(ErrorCode::kCorrupt, "a tie of epochs");
+  }
   if (tie) {
     // The one that every present device it calls live bears; if there is none, nothing was written
     // under any.
@@ -97,6 +100,12 @@ std::string WhyStale(const Superblock& winner, const Superblock& its) {
   return "";
 }
 
+// A replaced device and its replacement are none: one of them is stale.
+bool AreTwins(const FoundMember& a, const FoundMember& b) {
+  return a.device != b.device && a.superblock.index == b.superblock.index &&
+         a.superblock.device_uuid == b.superblock.device_uuid;
+}
+
 namespace {
 
 // The array that most of them belong to: who is of another is the one to blame.
@@ -132,7 +141,7 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
                       "; restore its size, or leave it out to open the array degraded");
     }
     for (const FoundMember& other : found) {
-      if (&other != &item && other.superblock.index == s.index) {
+      if (AreTwins(item, other)) {
         return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() +
                                                      " are both " + Name(item) +
                                                      " of this array; give one");
@@ -145,14 +154,14 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
 }  // namespace
 
 Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
-  Result<Superblock> winner = PickWinner(found);
+  Result<Superblock> winner = PickWinner(found, canary);
   const bool any_doubt = std::any_of(found.begin(), found.end(),
                                      [](const FoundMember& item) { return item.doubtful; });
   if (!winner.ok() && any_doubt) {
     // Who shows an older epoch since its newest copy is damaged counts as missing.
     std::erase_if(found, [](const FoundMember& item) { return item.doubtful; });
     if (!found.empty()) {
-      winner = PickWinner(found);
+      winner = PickWinner(found, canary);
     }
   }
   EPLOG_TRY(winner);
@@ -185,6 +194,12 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
     if (std::pair(pointer.generation, pointer.random) >
         std::pair(newest.generation, newest.random)) {
       newest = pointer;
+    }
+  }
+  for (size_t i = 0; i < assembly.devices.size(); ++i) {
+    if (assembly.devices[i] != nullptr) {  // the one that it replaced may be there too
+      assembly.stale[i] = false;
+      assembly.why_stale[i].clear();
     }
   }
   assembly.winner.checkpoint = newest;

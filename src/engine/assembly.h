@@ -48,8 +48,10 @@ struct FoundMember {
   size_t at = 0;          // among the devices that were given
 };
 
-// Which epoch counts, and who belongs to it. Of devices of one array, each another member. Who
-// cannot be judged is taken out of `found` and counts as missing.
+// Are two devices the same member, or one a copy of the other? None may be chosen for the owner.
+bool AreTwins(const FoundMember& a, const FoundMember& b);
+// Which epoch counts, and who belongs to it. Of devices of one array, without twins. Who cannot be
+// judged is taken out of `found` and counts as missing.
 Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary);
 // kTooManyFailures if more than m are missing or stale, naming them.
 Status CheckEnough(const Assembly& assembly);

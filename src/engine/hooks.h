@@ -39,8 +39,10 @@ enum class Canary : uint8_t {
   kStaleTrusted,        // a member that missed something is taken for good (P6)
   kAbsentIsZero,        // an absent chunk is read as zeros
   kFlushRetried,        // a flush that failed is tried again, and believed (I7)
+  kTieRefused,          // two epochs of one number are refused, though one of them is right (I11)
+  kHealInPlace,         // what was wrong is written anew where it lies (I5)
 };
-inline constexpr int kCanaries = 26;
+inline constexpr int kCanaries = 28;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

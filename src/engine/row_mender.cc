@@ -9,6 +9,7 @@ namespace {
 struct Mending {
   std::vector<std::unique_ptr<RecordWrite>> records;
   std::vector<RowBatch::Place> places;
+  uint64_t in_place = 0;  // by a canary
 };
 
 // None where the only ones left are for commits: its turn comes again.
@@ -32,6 +33,11 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint
   for (; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
     const DeviceIndex ssd = g.SsdOf(row.stripe, index);
+    if (core.canary(Canary::kHealInPlace) && row.words[index].word.has_slot()) {
+      mending.places.push_back({at, index, ssd, row.words[index].word.slot()});
+      ++mending.in_place;
+      continue;
+    }
     const SlotWord word = TakeSlot(core, ssd, states, granted);
     if (word.has_slot()) {
       record.changes.push_back({static_cast<uint8_t>(index), word, row.words[index].crc, 0});
@@ -81,7 +87,7 @@ Task<Result<uint64_t>> RowMender::Mend(RowBatch& batch, std::span<const uint64_t
   for (const auto& record : mending.records) {
     appender_.Submit(*record, true);
   }
-  uint64_t mended = 0;
+  uint64_t mended = mending.in_place;
   for (const auto& record : mending.records) {
     Completion& completion = record->completion;
     co_await completion;

@@ -141,10 +141,24 @@ TEST_F(FileDeviceTest, AFileThatBecameShorterIsAnErrorWhereItEnds) {
   ASSERT_EQ(truncate(folder_.File("member").c_str(), 65536), 0);
   const Status read = test::Read(*loop_, *device, 65536 - 8192, Filled(16384, 1));
   ASSERT_FALSE(read.ok());
-  EXPECT_EQ(read.error().code, ErrorCode::kIo);
+  EXPECT_EQ(read.error().code, ErrorCode::kDeviceFailed);
   EXPECT_EQ(read.error().offset_bytes, 65536);
   EXPECT_NE(read.error().message.find(folder_.File("member")), std::string::npos);
   EXPECT_TRUE(test::Read(*loop_, *device, 0, Filled(65536, 1)).ok());
+}
+
+TEST_F(FileDeviceTest, AFileThatBecameShorterIsFoundByTheNextFlush) {
+  const auto device = Open(folder_.MakeFile("member", kSize));
+  ASSERT_TRUE(Await(*loop_, device->Flush()).ok());
+  ASSERT_EQ(truncate(folder_.File("member").c_str(), 65536), 0);
+  ASSERT_TRUE(test::Write(*loop_, *device, 131072, Filled(65536, 1)).ok()) << "it grows again";
+  for (int i = 0; i < 2; ++i) {
+    const Status flush = Await(*loop_, device->Flush());
+    ASSERT_FALSE(flush.ok());
+    EXPECT_EQ(flush.error().code, ErrorCode::kDeviceFailed);
+    EXPECT_NE(flush.error().message.find("shorter: 196608 bytes"), std::string::npos);
+    ASSERT_EQ(truncate(folder_.File("member").c_str(), kSize), 0);  // too late
+  }
 }
 
 TEST_F(FileDeviceTest, MorePartsThanTheKernelTakesAtOnce) {

@@ -633,6 +633,16 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, const CutSty
       durable_.Write(write.offset_bytes + at, data.subspan(at, length));
     }
   }
+  if (random.OneIn(3)) {
+    // The sector that was being written when the power went has neither content.
+    const uint64_t at = random.Below(sectors) * kSectorBytes;
+    std::array<std::byte, kSectorBytes> garbage{};
+    for (std::byte& byte : garbage) {
+      byte = static_cast<std::byte>(random.Below(256));
+    }
+    const size_t length = std::min<size_t>(kSectorBytes, data.size() - at);
+    durable_.Write(write.offset_bytes + at, std::span(garbage).first(length));
+  }
 }
 
 void SimDevice::AgeRange(uint64_t& oldest, uint64_t& newest) const {

@@ -43,7 +43,9 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "joined-forgotten",
                                                         "stale-trusted",
                                                         "absent-is-zero",
-                                                        "flush-retried"};
+                                                        "flush-retried",
+                                                        "tie-refused",
+                                                        "heal-in-place"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;
