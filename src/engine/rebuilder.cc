@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD, while nobody else wants it
 constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
-constexpr size_t kBatchesAtOnce = 4;
+constexpr size_t kBatchesAtOnce = 8;
 constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
 constexpr uint64_t kRetryUs = 100'000;
 constexpr uint64_t kSampleUs = 500'000;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD
 constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
-constexpr size_t kBatchesAtOnce = 2;
+constexpr size_t kBatchesAtOnce = 4;
 constexpr uint64_t kMarkUs = 10'000'000;
 constexpr size_t kLogStripesAtOnce = 16;
 constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others

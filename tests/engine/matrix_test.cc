@@ -191,8 +191,8 @@ TEST_P(Matrix, AnyDevicesMayFail) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Matrix,
                          ::testing::Values(Layout{2, 1}, Layout{4, 1}, Layout{10, 1}, Layout{2, 2},
-                                           Layout{4, 2}, Layout{6, 2}, Layout{10, 2}, Layout{2, 3},
-                                           Layout{4, 3}),
+                                           Layout{4, 2}, Layout{6, 2}, Layout{8, 2}, Layout{10, 2},
+                                           Layout{2, 3}, Layout{4, 3}, Layout{6, 3}),
                          [](const auto& layout) {
                            return std::to_string(layout.param.k) + "and" +
                                   std::to_string(layout.param.m);

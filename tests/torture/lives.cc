@@ -111,19 +111,25 @@ void World::Crash(bool recovering) {
   const bool opening = recovering && power && superblock && !unreliable_.empty();
   const uint64_t draw = random_.Below(3);
   alone_ = opening && draw == 0;
+  const bool torn = power && bus.stricken() && bus.struck_kind() == IoKind::kRepair;
   if (opening && draw != 2) {
     DeviceSet keeping = unreliable_;
     if (draw == 1) {
       keeping = AllBut(unreliable_);
     }
     machine_->CrashKeeping(random_, keeping);
+  } else if (torn) {
+    // What was good before something else of its stripe was mended may not be torn by that.
+    machine_->CrashTearing(random_);
   } else {
     machine_->Crash(random_, power);
   }
   if (plan_.loses_devices && !failed()) {
     // Up to m devices are lost at this very crash. Those that come back for writing missed nothing.
-    Machine copy(*machine_, random_.Next());
-    RunProbe(copy, ChooseLost(), false, "after the crash");
+    for (int i = torn ? 3 : 1; i > 0 && !failed(); --i) {
+      Machine copy(*machine_, random_.Next());
+      RunProbe(copy, ChooseLost(torn), false, "after the crash");
+    }
   }
   ++crashes_;
   ++coverage_.crashes;

@@ -106,6 +106,13 @@ void Machine::Crash(Random& random, bool power) {
   bus_.Thaw();
 }
 
+void Machine::CrashTearing(Random& random) {
+  for (const auto& device : devices_) {
+    device->PowerCut(random, {.fate = CutStyle::Fate::kTorn});
+  }
+  bus_.Thaw();
+}
+
 void Machine::CrashKeeping(Random& random, const DeviceSet& devices) {
   for (const auto& device : devices_) {
     CutStyle style;

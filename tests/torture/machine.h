@@ -57,6 +57,8 @@ class Machine {
 
   // After the frames are gone: what the crash does to every device.
   void Crash(Random& random, bool power);
+  // A power cut that tears everything that was not flushed.
+  void CrashTearing(Random& random);
   // A power cut after which only these have what was not flushed.
   void CrashKeeping(Random& random, const DeviceSet& devices);
   [[nodiscard]] uint64_t WritesSubmitted() const;

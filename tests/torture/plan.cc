@@ -140,6 +140,16 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.probe_one_in = 4;
 }
 
+void PlanHeal(SeedPlan& plan, Random& random) {
+  plan.focus = Focus::kHeal;
+  plan.loses_devices = true;
+  plan.doom = 0.3;
+  Weight(plan, Op::kRead) += 150;
+  Weight(plan, Op::kWriteStripe) += 20;
+  Weight(plan, Op::kCommit) += 6;
+  Weight(plan, Op::kScrub) += random.OneIn(2) ? 6 : 0;
+}
+
 void PlanFocus(SeedPlan& plan, Random& random) {
   const uint64_t draw = random.Below(10);
   if (draw < 2) {
@@ -171,6 +181,8 @@ void PlanFocus(SeedPlan& plan, Random& random) {
     PlanSpread(plan, random);
   } else if (draw < 7) {
     PlanRewrite(plan, random);
+  } else if (draw < 8) {
+    PlanHeal(plan, random);
   }
 }
 
@@ -208,6 +220,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
     plan.weights[static_cast<size_t>(Op::kScrub)] += 4;
   }
   plan.repairs = plan.loses_devices && !random.OneIn(3);
+  plan.max_read_errors = static_cast<uint32_t>(OneOf(random, {0, 0, 0, 2, 8}));
   plan.takes_back = random.OneIn(3);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;
   plan.recovery_crash = random.OneIn(3) ? 0.8 : 0.35;
@@ -242,8 +255,8 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 }
 
 std::string SeedPlan::ToString() const {
-  static constexpr const char* kFocusNames[] = {"general",       "pounding", "recovering",
-                                                "checkpointing", "spread",   "rewriting"};
+  static constexpr const char* kFocusNames[] = {
+      "general", "pounding", "recovering", "checkpointing", "spread", "rewriting", "healing"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +

@@ -43,6 +43,7 @@ enum class Focus : uint8_t {
   kCheckpoint,  // a full log and checkpoints all the time
   kSpread,      // long lives that overwrite everything at random: slots or log run out
   kRewrite,     // a small set of chunks, checkpoints, hardly a flush: log stripes die early
+  kHeal,        // a device reads badly: much is read, and what is wrong is mended
 };
 
 struct SeedPlan {
@@ -79,15 +80,16 @@ struct SeedPlan {
   uint32_t max_volumes = 4;
   uint64_t volume_bytes = 0;  // of every volume; 0 = any
 
-  bool loses_devices = false;   // every second seed
-  bool degrades = false;        // of them: opens for writing without some
-  double doom = 0;              // chance of each such device to fail, in each life and opening
-  bool takes_back = false;      // openings take back devices that were away
-  bool repairs = false;         // lost devices are replaced while running
-  double power = 0.7;           // share of crashes that are power cuts
-  double recovery_crash = 0.4;  // chance that an opening is struck
-  double withhold = 0.3;        // chance of each device that may be away, at each opening
-  uint32_t probe_one_in = 60;   // operations between what-if crashes
+  bool loses_devices = false;    // every second seed
+  bool degrades = false;         // of them: opens for writing without some
+  double doom = 0;               // chance of each such device to fail, in each life and opening
+  uint32_t max_read_errors = 0;  // after as many the array may fail a device by itself; 0: never
+  bool takes_back = false;       // openings take back devices that were away
+  bool repairs = false;          // lost devices are replaced while running
+  double power = 0.7;            // share of crashes that are power cuts
+  double recovery_crash = 0.4;   // chance that an opening is struck
+  double withhold = 0.3;         // chance of each device that may be away, at each opening
+  uint32_t probe_one_in = 60;    // operations between what-if crashes
 
   [[nodiscard]] uint32_t devices() const { return n + create.parity; }
   [[nodiscard]] std::string ToString() const;

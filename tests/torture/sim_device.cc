@@ -149,7 +149,7 @@ bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
     }
     if (armed.met) {
       fails = fails || doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
-              (doom.style == Doom::Style::kReadsBadly && random_.OneIn(4));
+              (doom.style == Doom::Style::kReadsBadly && random_.Below(4) < doom.bad_of_four);
     } else if (--doom.countdown == 0) {
       armed.met = true;
       armed.met_us = loop_.NowUs();
@@ -574,9 +574,9 @@ Task<Status> SimDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
 CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest) {
   using Fate = CutStyle::Fate;
   static constexpr Fate kFates[] = {
-      Fate::kKeep,     Fate::kDrop,     Fate::kDrop,     Fate::kEach,    Fate::kEach,
-      Fate::kEach,     Fate::kEach,     Fate::kNewer,    Fate::kOlder,   Fate::kOlder,
-      Fate::kDropKind, Fate::kKeepKind, Fate::kAnswered, Fate::kAnswered};
+      Fate::kKeep,     Fate::kDrop,     Fate::kDrop,     Fate::kEach,     Fate::kEach,
+      Fate::kEach,     Fate::kEach,     Fate::kNewer,    Fate::kOlder,    Fate::kOlder,
+      Fate::kDropKind, Fate::kKeepKind, Fate::kAnswered, Fate::kAnswered, Fate::kTorn};
   static constexpr IoKind kKinds[] = {
       IoKind::kData,   IoKind::kParity,         IoKind::kEntry,      IoKind::kRing,
       IoKind::kRepair, IoKind::kCheckpointPage, IoKind::kSuperblock, IoKind::kCheckpointRoot};
@@ -612,6 +612,9 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, const CutSty
       break;
     case CutStyle::Fate::kAnswered:
       fate = write.order == 0 ? 1 : 0;
+      break;
+    case CutStyle::Fate::kTorn:
+      fate = random.Between(2, 3);
       break;
   }
   if (fate == 0) {

@@ -59,6 +59,7 @@ struct CutStyle {
     kDropKind,  // those of `kind` are dropped
     kKeepKind,  // all others are dropped
     kAnswered,  // those still in flight are dropped
+    kTorn,      // all of them
   } fate = Fate::kEach;
   uint64_t moment = 0;
   IoKind kind = IoKind::kData;
@@ -83,6 +84,7 @@ struct Doom {
   } style = Style::kDies;
   uint8_t device = 0;
   uint64_t countdown = 1;
+  uint64_t bad_of_four = 1;  // reads, of one that reads badly
 };
 inline constexpr int kDoomStyles = 6;  // Coverage::pairs has as many
 

@@ -81,8 +81,8 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.checkpoint = plan_.checkpoint;
   options.entropy = random_.Next();
   options.hooks = &hooks;
-  options.max_read_errors = 0;  // what a device loses by reading badly is tested elsewhere
-  options.max_corrupt_chunks = 0;
+  options.max_read_errors = plan_.max_read_errors;
+  options.max_corrupt_chunks = 0;  // who lies may be any of them: tested elsewhere
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
   hooks.headers_a_ring_block = plan_.headers_a_ring_block;
@@ -333,6 +333,14 @@ void World::Reconcile(const ArrayStatus& status, const DeviceSet& withheld) {
 void World::ArmDooms(bool opening) {
   SimBus& bus = machine_->bus();
   bus.set_on_doom([this](const Doom& doom) { MeetDoom(doom); });
+  if (!opening && plan_.focus == Focus::kHeal && random_.Chance(0.8)) {
+    const size_t which = random_.Below(unreliable_.size());
+    const uint8_t device = *std::next(unreliable_.begin(), static_cast<std::ptrdiff_t>(which));
+    bus.AddDoom({.style = Doom::Style::kReadsBadly,
+                 .device = device,
+                 .countdown = random_.Between(1, 6),
+                 .bad_of_four = 3});
+  }
   for (const uint8_t device : unreliable_) {
     const double chance = opening ? plan_.doom / 3 : plan_.doom;
     // A last log device that dies while the array recovers from a crash died with it: the named
@@ -351,6 +359,7 @@ void World::ArmDooms(bool opening) {
         continue;
       }
       const bool flush = doom.style == Doom::Style::kFailsFlush;
+      doom.bad_of_four = random_.OneIn(3) ? 3 : 1;
       doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(3) ? 20 : 300);
       bus.AddDoom(doom);
     }
@@ -384,7 +393,8 @@ void World::MeetDoom(const Doom& doom) {
     ++scene_.lies;
     return;
   }
-  if (doom.style == Doom::Style::kReadsBadly && inspecting_ == nullptr) {
+  if (doom.style == Doom::Style::kReadsBadly && inspecting_ == nullptr &&
+      plan_.max_read_errors == 0) {
     return;  // an opening that cannot read its superblocks does without it
   }
   doomed_.insert(doom.device);
@@ -471,15 +481,16 @@ void World::NoteRepaired() {
 
 // --------------------------------------------------------------------------------- what-if crashes
 
-// Devices that are lost in a what-if: those that this life does without, and up to m in all.
-DeviceSet World::ChooseLost() {
+// Devices that are lost in a what-if: those that this life does without, and up to m in all;
+// `ssds`: just m, and no more log devices.
+DeviceSet World::ChooseLost(bool ssds) {
   DeviceSet lost = away_;
   // What lied counts, whether it is there or not.
   DeviceSet bad = away_;
   bad.insert(rotten_.begin(), rotten_.end());
-  const uint64_t count =
-      random_.Between(std::min<uint64_t>(1, plan_.create.parity), plan_.create.parity);
-  const bool logs_first = random_.OneIn(3);
+  const uint64_t least = ssds ? plan_.create.parity : std::min<uint64_t>(1, plan_.create.parity);
+  const uint64_t count = random_.Between(least, plan_.create.parity);
+  const bool logs_first = !ssds && random_.OneIn(3);
   const auto lose = [&](uint64_t device) {
     lost.insert(static_cast<uint8_t>(device));
     bad.insert(static_cast<uint8_t>(device));
@@ -488,7 +499,7 @@ DeviceSet World::ChooseLost() {
     lose(i);
   }
   while (bad.size() < count) {
-    lose(random_.Below(plan_.devices()));
+    lose(random_.Below(ssds ? plan_.n : plan_.devices()));
   }
   return lost;
 }

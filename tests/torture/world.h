@@ -71,7 +71,7 @@ class World {
   void NoteRepaired();
   void ChooseUnreliable();
   DeviceSet ChooseWithheld();
-  DeviceSet ChooseLost();
+  DeviceSet ChooseLost(bool ssds = false);
   [[nodiscard]] bool AllLogsIn(const DeviceSet& devices) const;
   OpenOptions Options(EngineHooks& hooks);
   [[nodiscard]] bool failed() const { return !scene_.violation.empty(); }
