@@ -49,7 +49,7 @@ uint64_t Rebuilder::Gaps(StripeIndex stripe) const {
 void Rebuilder::SetPace(const RebuildPace& pace) {
   pace_ = pace;
   limit_since_us_ = core_.loop.NowUs();
-  limit_since_bytes_ = rebuilt_bytes_;
+  limited_bytes_ = 0;
   wake_.NotifyAll();
 }
 
@@ -58,12 +58,11 @@ void Rebuilder::SetPace(const RebuildPace& pace) {
 Task<void> Rebuilder::KeepLimit() {
   while (pace_.bytes_per_second != 0 && !Ended()) {
     const uint64_t now = core_.loop.NowUs();
-    const uint64_t bytes = rebuilt_bytes_ - std::min(rebuilt_bytes_, limit_since_bytes_);
-    const uint64_t due = limit_since_us_ + bytes * 1'000'000 / pace_.bytes_per_second;
+    const uint64_t due = limit_since_us_ + limited_bytes_ * 1'000'000 / pace_.bytes_per_second;
     if (due <= now) {
       if (due + 1'000'000 < now) {
         limit_since_us_ = now;
-        limit_since_bytes_ = rebuilt_bytes_;
+        limited_bytes_ = 0;
       }
       co_return;
     }
@@ -95,7 +94,7 @@ bool Rebuilder::CommitDue() const {
 Task<void> Rebuilder::Run() {
   while (!Ended()) {
     if (core_.joining == 0) {
-      rebuilt_bytes_ = limit_since_bytes_ = 0;
+      rebuilt_bytes_ = limited_bytes_ = 0;
       limit_since_us_ = core_.loop.NowUs();
       samples_.clear();
       co_await wake_.Wait();
@@ -176,13 +175,19 @@ Task<Status> Rebuilder::CommitOld() {
   co_return core_.Running();
 }
 
+// Under a limit it goes on in steps of a quarter of a second.
+size_t Rebuilder::BatchStripes() const {
+  uint64_t bytes = Busy() ? kBytesBesideOthers : kBytesAtOnce;
+  if (pace_.bytes_per_second != 0) {
+    bytes = std::min(bytes, std::max(kBytesBesideOthers, pace_.bytes_per_second / 4));
+  }
+  return static_cast<size_t>(std::max<uint64_t>(1, bytes / core_.geometry.chunk_bytes));
+}
+
 // While nobody else wants the devices the next batch is read while one is written.
 Task<Status> Rebuilder::RebuildRows() {
   TaskGroup group(core_.loop);
   const RowTable& rows = core_.state->rows;
-  const auto stripes_of = [this](uint64_t bytes) {
-    return static_cast<size_t>(std::max<uint64_t>(1, bytes / core_.geometry.chunk_bytes));
-  };
   std::vector<StripeIndex> batch;
   Status failure;
   uint64_t since = core_.loop.NowUs();
@@ -192,11 +197,12 @@ Task<Status> Rebuilder::RebuildRows() {
       if ((Gaps(StripeIndex(first + s)) | Unverified(StripeIndex(first + s))) != 0) {
         batch.push_back(StripeIndex(first + s));
       }
-      if (batch.size() < stripes_of(Busy() ? kBytesBesideOthers : kBytesAtOnce)) {
+      if (batch.size() < BatchStripes()) {
         continue;
       }
       Task<void> limit = KeepLimit();
       co_await limit;
+      limited_bytes_ += batch.size() * std::popcount(JoiningSsds()) * core_.geometry.chunk_bytes;
       group.Start(RebuildBatch(std::exchange(batch, {})));
       if (Busy()) {
         Task<Status> done = group.Wait();

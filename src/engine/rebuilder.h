@@ -64,6 +64,7 @@ class Rebuilder {
   [[nodiscard]] uint64_t Gaps(StripeIndex stripe) const;
   [[nodiscard]] uint64_t Unverified(StripeIndex stripe) const;
   [[nodiscard]] bool Busy() const;
+  [[nodiscard]] size_t BatchStripes() const;
   [[nodiscard]] bool CommitDue() const;
   Task<void> Run();
   Task<Status> Pass();
@@ -88,8 +89,8 @@ class Rebuilder {
   Event wake_;
   bool closing_ = false;
   RebuildPace pace_;
-  uint64_t limit_since_us_ = 0;  // what the limit counts from,
-  uint64_t limit_since_bytes_ = 0;
+  uint64_t limit_since_us_ = 0;   // what the limit counts from,
+  uint64_t limited_bytes_ = 0;    // and what was begun since then
   bool skipped_ = false;          // in this pass: something could not be looked at or mended
   uint64_t verified_chunks_ = 0;  // in this pass
   uint64_t rebuilt_bytes_ = 0;    // since something is joining

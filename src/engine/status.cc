@@ -87,7 +87,9 @@ ArrayStatus ArrayImpl::GetStatus() const {
   status.rebuild_left_bytes = rebuild.left_bytes;
   status.rebuild_bytes_per_second = rebuild.bytes_per_second;
   status.rebuild_eta_seconds =
-      rebuild.bytes_per_second == 0 ? 0 : rebuild.left_bytes / rebuild.bytes_per_second;
+      rebuild.bytes_per_second == 0
+          ? 0
+          : (rebuild.left_bytes + rebuild.bytes_per_second / 2) / rebuild.bytes_per_second;
   status.slots_free_min = core_.space.free_min();
   status.slots_reserved = g.reserve_slots();
   status.log_used_bytes = appender_.log_used() * kBlockBytes;
