@@ -1,0 +1,86 @@
+// Plug: holds requests to devices back until everything that is ready has run, so that those which
+// lie side by side on a device leave as one. It counts what it sends.
+//
+// The parts that come together are those which were added in one turn of the loop: by one request,
+// by the handling of several lines, or by several coroutines that were woken together. Only parts
+// of one device and direction that touch without overlapping are joined, up to a limit; the order
+// among others is not kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+#include "baseline/block_target.h"
+#include "device/device.h"
+#include "runtime/event_loop.h"
+#include "runtime/sync.h"
+
+namespace eplog {
+
+// Hears of the end of parts.
+class PartWaiter {
+ public:
+  // `tag` is the part's. The memory is the caller's again.
+  virtual void PartDone(uint32_t tag, const Status& status) = 0;
+
+ protected:
+  ~PartWaiter() = default;
+};
+
+struct Part {
+  DeviceIndex device;
+  IoClass io_class = IoClass::kUserRead;
+  uint64_t offset_bytes = 0;
+  std::byte* memory = nullptr;  // only read for a write
+  uint64_t length_bytes = 0;
+  PartWaiter* waiter = nullptr;
+  uint32_t tag = 0;
+};
+
+class Plug {
+ public:
+  // `devices`: SSDs, then log devices, as many as `traffic` has; borrowed; null where failed (never
+  // asked). A request is at most `max_request_bytes` long, unless a part is longer by itself.
+  Plug(EventLoop& loop, std::vector<Device*> devices, uint64_t max_request_bytes,
+       TargetTraffic& traffic);
+
+  void Add(const Part& part);
+  // All that are there.
+  Task<Status> FlushDevices();
+  // Until nothing waits and nothing is in flight.
+  Task<void> Idle();
+
+ private:
+  [[nodiscard]] DeviceTraffic& TrafficOf(DeviceIndex device);
+  Task<void> Leave();
+  Task<void> Issue(std::vector<Part> parts);
+  Task<Status> FlushDevice(DeviceIndex device);
+
+  EventLoop& loop_;
+  std::vector<Device*> devices_;
+  uint64_t max_request_bytes_;
+  TargetTraffic& traffic_;
+  std::vector<Part> waiting_;
+  WaitGroup in_flight_;
+};
+
+// The parts that a coroutine waits for.
+class PartGroup final : public PartWaiter {
+ public:
+  PartGroup(EventLoop& loop, Plug& plug) : plug_(plug), done_(loop) {}
+
+  // Its waiter and tag are set here.
+  void Add(Part part);
+  // The first error, when all are done. The group may then be used again.
+  Task<Status> Wait();
+  void PartDone(uint32_t tag, const Status& status) override;
+
+ private:
+  Plug& plug_;
+  WaitGroup done_;
+  Status status_;
+};
+
+}  // namespace eplog
