@@ -1,0 +1,11 @@
+# The drives of src/sim/drives, as text inside the program: `--drive NAME` works wherever it runs.
+file(GLOB drives CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/sim/drives/*.toml)
+set(EPLOG_DRIVE_TEXTS "")
+foreach(drive ${drives})
+  get_filename_component(name ${drive} NAME_WE)
+  file(READ ${drive} text)
+  string(APPEND EPLOG_DRIVE_TEXTS "      {\"${name}\", R\"toml(${text})toml\"},\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${drive})
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/src/sim/built_in_drives.cc.in ${CMAKE_BINARY_DIR}/src/built_in_drives.cc @ONLY)
+target_sources(eplog_sim PRIVATE ${CMAKE_BINARY_DIR}/src/built_in_drives.cc)
