@@ -1,6 +1,6 @@
 // Random requests, many in flight, on devices that answer in any order: what is read is what was
-// written, and parity is that of the data when all is quiet. Healthy, and for every choice of failed
-// devices.
+// written, and parity is that of the data when all is quiet. Healthy, and for every choice of
+// failed devices.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -200,17 +200,19 @@ TEST_P(RandomRequests, SameSeedSameTraffic) {
   EXPECT_NE(run(7), run(8));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, RandomRequests,
-    ::testing::Values(Case{Kind::kMd, 3, 1, 4096}, Case{Kind::kMd, 5, 1, 8192},
-                      Case{Kind::kMd, 5, 2, 4096}, Case{Kind::kMd, 8, 2, 16384},
-                      Case{Kind::kMd, 6, 3, 4096}, Case{Kind::kPl, 3, 1, 4096},
-                      Case{Kind::kPl, 5, 1, 8192}, Case{Kind::kPl, 6, 2, 4096},
-                      Case{Kind::kPl, 6, 3, 16384}),
-    [](const ::testing::TestParamInfo<Case>& tested) {
-      return (tested.param.kind == Kind::kMd ? "md" : "pl") + std::to_string(tested.param.n) + "x" +
-             std::to_string(tested.param.m) + "chunk" + std::to_string(tested.param.chunk_bytes);
-    });
+INSTANTIATE_TEST_SUITE_P(Shapes, RandomRequests,
+                         ::testing::Values(Case{Kind::kMd, 3, 1, 4096}, Case{Kind::kMd, 5, 1, 8192},
+                                           Case{Kind::kMd, 5, 2, 4096},
+                                           Case{Kind::kMd, 8, 2, 16384},
+                                           Case{Kind::kMd, 6, 3, 4096}, Case{Kind::kPl, 3, 1, 4096},
+                                           Case{Kind::kPl, 5, 1, 8192}, Case{Kind::kPl, 6, 2, 4096},
+                                           Case{Kind::kPl, 6, 3, 16384}),
+                         [](const ::testing::TestParamInfo<Case>& tested) {
+                           return (tested.param.kind == Kind::kMd ? "md" : "pl") +
+                                  std::to_string(tested.param.n) + "x" +
+                                  std::to_string(tested.param.m) + "chunk" +
+                                  std::to_string(tested.param.chunk_bytes);
+                         });
 
 }  // namespace
 }  // namespace eplog::test

@@ -73,8 +73,8 @@ class TargetRig {
           log ? shape.log_bytes : shape.ssd_bytes, &loop));
       Device* below = memory_.back().get();
       if (shape.most_delay_us != 0) {
-        delayed_.push_back(std::make_unique<RandomDelayDevice>(loop, *below, shape.seed + i,
-                                                               shape.most_delay_us));
+        delayed_.push_back(
+            std::make_unique<RandomDelayDevice>(loop, *below, shape.seed + i, shape.most_delay_us));
         below = delayed_.back().get();
       }
       faulty_.push_back(std::make_unique<FaultDevice>(*below));
@@ -103,8 +103,7 @@ class TargetRig {
     std::vector<Device*> ssds;
     std::vector<Device*> logs;
     for (uint32_t i = 0; i < devices(); ++i) {
-      (i < shape.n ? ssds : logs)
-          .push_back((failed >> i & 1) != 0 ? nullptr : counting_[i].get());
+      (i < shape.n ? ssds : logs).push_back((failed >> i & 1) != 0 ? nullptr : counting_[i].get());
     }
     if (shape.kind == Kind::kPl) {
       PlOptions options;

@@ -54,10 +54,9 @@ std::optional<std::string> VolumeModel::Check(uint64_t begin, uint64_t offset_by
     const uint64_t sector = (offset_bytes + at) / kSectorBytes;
     const auto& versions = sectors_[sector].versions;
     const auto right = [&](const Version& version) {
-      const bool superseded =
-          std::any_of(versions.begin(), versions.end(), [&](const Version& other) {
-            return other.begin > version.end && other.end < begin;
-          });
+      const bool superseded = std::any_of(
+          versions.begin(), versions.end(),
+          [&](const Version& other) { return other.begin > version.end && other.end < begin; });
       const auto content = ContentOf(version.write, sector);
       return !superseded && std::memcmp(content.data(), data.data() + at, kSectorBytes) == 0;
     };
