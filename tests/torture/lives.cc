@@ -111,6 +111,9 @@ void World::Crash(bool recovering) {
   const bool opening = recovering && power && superblock && !unreliable_.empty();
   const uint64_t draw = random_.Below(3);
   alone_ = opening && draw == 0;
+  if (power) {
+    LoseForgotten();
+  }
   const bool torn = power && bus.stricken() && bus.struck_kind() == IoKind::kRepair;
   if (opening && draw != 2) {
     DeviceSet keeping = unreliable_;
@@ -265,7 +268,11 @@ void World::EndByClose() {
   oracle_.Crashed();
   if (random_.OneIn(2)) {
     // What a close left is durable.
-    machine_->Crash(random_, random_.OneIn(2));
+    const bool power = random_.OneIn(2);
+    if (power) {
+      LoseForgotten();
+    }
+    machine_->Crash(random_, power);
   }
   if (random_.OneIn(3)) {
     Probe(true);

@@ -166,6 +166,12 @@ bool SimBus::SomeReadBadly() const {
   });
 }
 
+bool SimBus::ReadsBadly(uint8_t device) const {
+  return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
+    return armed.doom.style == Doom::Style::kReadsBadly && armed.doom.device == device;
+  });
+}
+
 std::optional<uint64_t> SimBus::HangsUntil(uint8_t device) const {
   constexpr uint64_t kDeadlineUs = 500'000;
   for (const ArmedDoom& armed : dooms_) {
@@ -441,6 +447,11 @@ void SimDevice::Covered(uint64_t upto_order, bool failed) {
     }
   }
   cached_ = std::move(left);
+}
+
+bool SimDevice::IsForgetful() const {
+  return std::any_of(cached_.begin(), cached_.end(),
+                     [](const CachedWrite& write) { return write.orphan; });
 }
 
 Task<Status> SimDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {

@@ -119,6 +119,7 @@ class SimBus {
   void AddDoom(const Doom& doom) { dooms_.push_back({doom, false}); }
   void ClearDooms() { dooms_.clear(); }
   [[nodiscard]] bool SomeReadBadly() const;
+  [[nodiscard]] bool ReadsBadly(uint8_t device) const;
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }
@@ -227,6 +228,8 @@ class SimDevice final : public Device {
   }
 
   [[nodiscard]] uint8_t index() const { return index_; }
+  // Something that a failed flush covered is here, and a power cut will lose it.
+  [[nodiscard]] bool IsForgetful() const;
   [[nodiscard]] uint64_t writes_submitted() const { return writes_submitted_; }
   [[nodiscard]] size_t in_flight() const { return in_flight_.size() + others_in_flight_; }
 

@@ -261,7 +261,11 @@ bool World::TryOpen(bool may_be_struck) {
   ArmDooms(true);
   coverage_.full_checks += inspection.full_check ? 1 : 0;
   Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
-  if (may_be_struck) {
+  if (may_be_struck && alone_ && random_.OneIn(2)) {
+    // A second one of that number, which only the others know of: a tie.
+    machine_->bus().Arm({IoKind::kSuperblock, static_cast<Moment>(random_.Below(3)),
+                         random_.Between(1, 2 * plan_.devices())});
+  } else if (may_be_struck) {
     machine_->bus().Arm(RandomStrike(true));
   }
   machine_->loop().Spawn(Inspect(factory_, machine_->loop(), oracle_, pool_, inspection));
@@ -360,7 +364,7 @@ void World::ArmDooms(bool opening) {
       }
       const bool flush = doom.style == Doom::Style::kFailsFlush;
       doom.bad_of_four = random_.OneIn(3) ? 3 : 1;
-      doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(3) ? 20 : 300);
+      doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(2) ? 20 : 150);
       bus.AddDoom(doom);
     }
   }
@@ -370,11 +374,11 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
-  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && !random_.OneIn(3)) {
+  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && random_.OneIn(2)) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
-  } else if (inspecting_ == nullptr && random_.OneIn(3)) {
+  } else if (inspecting_ == nullptr && random_.OneIn(2)) {
     // In what it may disturb: a commit, a checkpoint, a rebuild.
     constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
@@ -410,9 +414,9 @@ void World::MeetDoom(const Doom& doom) {
 // replaces what the array calls lost, at any time.
 Task<void> World::RepairMan() {
   while (true) {
-    co_await machine_->loop().Sleep(random_.Below(random_.OneIn(3)   ? 200
-                                                  : random_.OneIn(2) ? 20'000
-                                                                     : 2'000'000) +
+    co_await machine_->loop().Sleep(random_.Below(random_.OneIn(2)    ? 200
+                                                  : !random_.OneIn(3) ? 5'000
+                                                                      : 2'000'000) +
                                     1);
     NoteRepaired();
     const ArrayStatus status = array_->GetStatus();
@@ -464,7 +468,9 @@ void World::NoteRepaired() {
     if (!ok) {
       seen_lost_.insert(device);
     }
-    if (ok && seen_lost_.contains(device) && !missed_.contains(device)) {
+    // With a threshold the array may fail it at any time.
+    const bool shaky = plan_.max_read_errors != 0 && machine_->bus().ReadsBadly(device);
+    if (ok && seen_lost_.contains(device) && !missed_.contains(device) && !shaky) {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
       look_soon_ = true;  // what it has is looked at before it changes
@@ -481,6 +487,27 @@ void World::NoteRepaired() {
 
 // --------------------------------------------------------------------------------- what-if crashes
 
+// A flush of theirs failed, and a kill came before anybody was told: to the next process they are
+// well, and the next power cut takes what they did not keep.
+DeviceSet World::Forgetful() const {
+  DeviceSet devices;
+  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+    if (machine_->device(static_cast<uint8_t>(i)).IsForgetful()) {
+      devices.insert(static_cast<uint8_t>(i));
+    }
+  }
+  return devices;
+}
+
+// Before a power cut: what these lose may be anything, superblocks too.
+void World::LoseForgotten() {
+  for (const uint8_t device : Forgetful()) {
+    rotten_.insert(device);
+    stale_.insert(device);
+    away_.insert(device);
+  }
+}
+
 // Devices that are lost in a what-if: those that this life does without, and up to m in all;
 // `ssds`: just m, and no more log devices.
 DeviceSet World::ChooseLost(bool ssds) {
@@ -488,6 +515,8 @@ DeviceSet World::ChooseLost(bool ssds) {
   // What lied counts, whether it is there or not.
   DeviceSet bad = away_;
   bad.insert(rotten_.begin(), rotten_.end());
+  const DeviceSet forgetful = Forgetful();
+  bad.insert(forgetful.begin(), forgetful.end());
   const uint64_t least = ssds ? plan_.create.parity : std::min<uint64_t>(1, plan_.create.parity);
   const uint64_t count = random_.Between(least, plan_.create.parity);
   const bool logs_first = !ssds && random_.OneIn(3);
@@ -520,8 +549,12 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
   inspection.options = Options(hooks);
   inspection.options.read_only = true;
   // The one named exception of mode log; while a log device is away, flushes wait for the rings.
-  inspection.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(lost) && !logs_degraded_;
-  inspection.full_check = full_check;
+  const DeviceSet forgetful = Forgetful();
+  DeviceSet without = lost;
+  without.insert(forgetful.begin(), forgetful.end());
+  inspection.weak =
+      plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
+  inspection.full_check = full_check && forgetful.empty();
   inspection.whole = lost.empty();
   inspection.close = random_.OneIn(2);
   coverage_.weak_probes += inspection.weak ? 1 : 0;
@@ -561,7 +594,7 @@ void World::Probe(bool with_losses) {
 
 // Bytes that rot while the array is closed are found by their CRCs and decoded (P5).
 void World::ProbeCorruption() {
-  if (failed() || !rotten_.empty() || away_.size() >= plan_.create.parity) {
+  if (failed() || !rotten_.empty() || !Forgetful().empty() || away_.size() >= plan_.create.parity) {
     return;
   }
   Machine copy(*machine_, random_.Next());

@@ -71,6 +71,8 @@ class World {
   void NoteRepaired();
   void ChooseUnreliable();
   DeviceSet ChooseWithheld();
+  [[nodiscard]] DeviceSet Forgetful() const;
+  void LoseForgotten();
   DeviceSet ChooseLost(bool ssds = false);
   [[nodiscard]] bool AllLogsIn(const DeviceSet& devices) const;
   OpenOptions Options(EngineHooks& hooks);
