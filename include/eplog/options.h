@@ -91,6 +91,9 @@ struct OpenOptions {
   bool force = false;
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)
+  // Whole stripes go to the log, too, where something lies already, as the EPLOG paper has it: for
+  // comparing. It costs a parity commit later where parity could be written at once.
+  bool log_whole_stripes = false;
   bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while
   uint64_t engine_flush_us = 5'000'000;  // nothing stays unstable for longer (I4)
   // A device with so many failed reads, or wrong chunks, is failed as a whole if no other is

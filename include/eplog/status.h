@@ -40,6 +40,36 @@ struct Traffic {
   uint64_t user_bytes_trimmed = 0;
 };
 
+// Traffic as a list, in the order of its declaration, which is also that of a checkpoint root.
+template <typename T, typename Visit>
+void ForEachCounter(T& traffic, Visit&& visit) {
+  visit(traffic.user_writes);
+  visit(traffic.user_bytes_written);
+  visit(traffic.user_reads);
+  visit(traffic.user_bytes_read);
+  visit(traffic.user_flushes);
+  visit(traffic.full_stripe_writes);
+  visit(traffic.log_stripes);
+  visit(traffic.log_stripe_members);
+  visit(traffic.log_stripes_dead_early);
+  visit(traffic.log_appends);
+  visit(traffic.commits);
+  visit(traffic.committed_stripes);
+  visit(traffic.commit_read_bytes);
+  visit(traffic.checkpoints);
+  visit(traffic.buffer_hits);
+  visit(traffic.ssd_data_bytes);
+  visit(traffic.ssd_parity_bytes);
+  visit(traffic.ssd_metadata_bytes);
+  visit(traffic.ssd_repair_bytes);
+  visit(traffic.log_chunk_bytes);
+  visit(traffic.log_header_bytes);
+  visit(traffic.md_equivalent_ssd_bytes);
+  visit(traffic.user_trims);
+  visit(traffic.user_bytes_trimmed);
+}
+static_assert(sizeof(Traffic) == 24 * sizeof(uint64_t), "every counter is kept in the checkpoint");
+
 enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2, kSpare = 3 };
 enum class DeviceState : uint8_t { kOk = 1, kFailed = 2, kMissing = 3, kRebuilding = 4 };
 enum class ArrayState : uint8_t { kClean, kActive, kDegraded, kRebuilding, kFailed };
@@ -144,6 +174,7 @@ struct ArrayStatus {
 
   // space
   uint64_t slots_free_min = 0;  // on the SSD that has fewest
+  uint64_t slots_used = 0;      // on all SSDs together
   uint64_t slots_reserved = 0;
   uint64_t log_used_bytes = 0;
   uint64_t log_size_bytes = 0;

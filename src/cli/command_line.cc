@@ -125,6 +125,7 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddInspect(app, run);
   AddMttdl(app, run);
   AddTrace(app, run);
+  AddReplay(app, run);
 }
 
 // Where a verb is expected but none is given or known: the complaint.

@@ -62,6 +62,10 @@ void AddTraceArguments(CLI::App& verb, TraceArguments& arguments) {
                   "a trace file, plain, .gz, .xz or .zst; - for standard input; or a profile: its "
                   "name or its .toml")
       ->required();
+  AddReadingArguments(verb, arguments);
+}
+
+void AddReadingArguments(CLI::App& verb, TraceArguments& arguments) {
   verb.add_option(
       "--format", arguments.format,
       fmt::format("what TRACE is, if not seen from it: {}", fmt::join(TraceFormatNames(), ", ")));

@@ -30,6 +30,8 @@ struct TraceArguments {
 
 // Declares TRACE and the options of reading on `verb`.
 void AddTraceArguments(CLI::App& verb, TraceArguments& arguments);
+// Without TRACE, which the verb declares itself.
+void AddReadingArguments(CLI::App& verb, TraceArguments& arguments);
 // What they mean. kInvalidArgument.
 Result<TraceOptions> ReadTraceArguments(const TraceArguments& arguments);
 

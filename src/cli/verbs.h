@@ -32,6 +32,7 @@ void AddEvents(CLI::App& app, Run& run);
 void AddInspect(CLI::App& app, Run& run);
 void AddMttdl(CLI::App& app, Run& run);
 void AddTrace(CLI::App& app, Run& run);
+void AddReplay(CLI::App& app, Run& run);
 
 // The wording that all verbs share.
 inline constexpr char kArrayHelp[] = "the array: its directory, or its array.toml";

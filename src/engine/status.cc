@@ -91,6 +91,9 @@ ArrayStatus ArrayImpl::GetStatus() const {
           ? 0
           : (rebuild.left_bytes + rebuild.bytes_per_second / 2) / rebuild.bytes_per_second;
   status.slots_free_min = core_.space.free_min();
+  for (uint8_t i = 0; i < g.n; ++i) {
+    status.slots_used += g.slots - core_.space.free(DeviceIndex(i));
+  }
   status.slots_reserved = g.reserve_slots();
   status.log_used_bytes = appender_.log_used() * kBlockBytes;
   status.log_size_bytes = g.log_blocks * kBlockBytes;

@@ -63,7 +63,7 @@ Task<void> WriteBuffer::Close() {
 Task<Status> WriteBuffer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
                                         std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
-  if (!active() || (offset_bytes == 0 && from.size() == g.stripe_data_bytes())) {
+  if (!active() || writer_.IsWhole(stripe, offset_bytes, from.size())) {
     Task<Status> write = writer_.WriteInStripe(stripe, offset_bytes, from);
     co_return co_await write;
   }
@@ -214,7 +214,8 @@ Task<void> WriteBuffer::DrainStripe(StripeIndex stripe) {
     chunks_.Dequeue(*chunk);
   }
   Grant grant(admission_);
-  const bool admitted = admission_.TryAdmit(grant, writer_.NeedOfStripe(stripe));
+  const bool admitted = writer_.IsWhole(stripe, 0, g.stripe_data_bytes()) &&
+                        admission_.TryAdmit(grant, writer_.NeedOfStripe(stripe));
   if (admitted) {
     Task<Writer::StripeLocks> locking = writer_.LockStripe(stripe);
     const Writer::StripeLocks locks = co_await locking;

@@ -19,7 +19,7 @@ bool Aligned(const std::byte* data) {
 Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
                                    std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
-  if (offset_bytes == 0 && from.size() == g.stripe_data_bytes()) {
+  if (IsWhole(stripe, offset_bytes, from.size())) {
     Task<Status> whole = WriteStripe(stripe, from);
     co_return co_await whole;
   }
@@ -41,6 +41,11 @@ Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
   }
   Task<Status> all = group.Wait();
   co_return co_await all;
+}
+
+bool Writer::IsWhole(StripeIndex stripe, uint64_t offset_bytes, uint64_t length_bytes) const {
+  const bool whole = offset_bytes == 0 && length_bytes == core_.geometry.stripe_data_bytes();
+  return whole && (!core_.options.log_whole_stripes || core_.state->RowIsZero(stripe));
 }
 
 Admission::Need Writer::NeedOfChunk(ChunkIndex chunk) const {

@@ -56,6 +56,8 @@ Json RebuildToJson(const ArrayStatus& status) {
   };
 }
 
+}  // namespace
+
 Json TrafficToJson(const Traffic& traffic) {
   return {
       {"user_writes", traffic.user_writes},
@@ -85,7 +87,7 @@ Json TrafficToJson(const Traffic& traffic) {
   };
 }
 
-}  // namespace
+namespace {}  // namespace
 
 Json DeviceToJson(const DeviceStatus& device) {
   Json json = {

@@ -15,6 +15,8 @@ struct ServingInfo {
   int pid = 0;             // 0: nobody
 };
 
+// "traffic", "lifetime".
+[[nodiscard]] Json TrafficToJson(const Traffic& traffic);
 // A row of "devices".
 [[nodiscard]] Json DeviceToJson(const DeviceStatus& device);
 [[nodiscard]] Json StatusToJson(const ArrayStatus& status, const ServingInfo& serving);

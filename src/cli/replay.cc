@@ -1,0 +1,295 @@
+// eplog replay: what EPLOG would do for a workload, against ordinary RAID, before any hardware is
+// bought.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/replay_page.h"
+#include "cli/replay_report.h"
+#include "cli/suggest.h"
+#include "cli/trace.h"
+#include "cli/units.h"
+#include "cli/verbs.h"
+#include "replay/replay.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr char kVerb[] = "replay";
+
+Result<uint64_t> ParseCount(std::string_view text) {
+  uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is no whole number", text));
+  }
+  return count;
+}
+
+struct ReplayCommand {
+  TraceArguments reading;
+  std::vector<std::string> traces;
+  std::vector<std::string> policies = {"eplog", "md"};
+  uint32_t level = 6;
+  uint32_t ssds = 8;
+  std::string chunk;
+  uint32_t device_buffer = 0;
+  uint32_t stripe_buffer = 0;
+  std::string commit_every;
+  bool commit_at_end = false;
+  std::string devices = "sim";
+  std::string drive;
+  std::string log_drive;
+  std::string ssd_size;
+  std::string log_size;
+  std::string speed = "max";
+  uint32_t queue_depth = 32;
+  bool prefill = false;
+  bool precondition = false;
+  std::vector<std::string> fail;
+  uint64_t repeat = 1;
+  uint64_t limit = 0;
+  uint64_t seed = 1;
+  std::string report;
+  bool json = false;
+};
+
+Result<std::vector<Policy>> ReadPolicies(const std::vector<std::string>& typed) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kPolicies; ++i) {
+    names.emplace_back(PolicyName(static_cast<Policy>(i)));
+  }
+  std::vector<Policy> policies;
+  for (const std::string& word : typed) {
+    const auto name = MatchName(word, names);
+    const auto at = std::find(names.begin(), names.end(), name.value_or(word));
+    if (at == names.end()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--policy {}: there is no such policy; they are {}", word,
+                              fmt::join(names, ", ")));
+    }
+    const auto policy = static_cast<Policy>(at - names.begin());
+    if (std::find(policies.begin(), policies.end(), policy) == policies.end()) {
+      policies.push_back(policy);
+    }
+  }
+  return policies;
+}
+
+Status ReadCommit(const std::string& typed, ReplaySettings& settings) {
+  if (typed.empty() || typed == "auto") {
+    return OkStatus();
+  }
+  if (typed == "off") {
+    settings.commit_every = 0;
+    return OkStatus();
+  }
+  const auto every = ParseCount(typed);
+  if (!every.ok() || *every == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--commit-every {}: a number of write requests, off or auto", typed));
+  }
+  settings.commit_every = *every;
+  return OkStatus();
+}
+
+Status ReadSpeed(const std::string& typed, ReplaySettings& settings) {
+  if (typed == "max") {
+    settings.speed = 0;
+    return OkStatus();
+  }
+  if (typed == "recorded") {
+    settings.speed = 1;
+    return OkStatus();
+  }
+  char* end = nullptr;
+  const double factor = typed.size() > 1 && typed[0] == 'x' ? std::strtod(&typed[1], &end) : 0;
+  if (end == nullptr || *end != '\0' || !(factor > 0) || factor > 1e9) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--speed {}: max, recorded, or x10 for ten times as fast", typed));
+  }
+  settings.speed = factor;
+  return OkStatus();
+}
+
+Status ReadFailed(const std::vector<std::string>& typed, ReplaySettings& settings) {
+  for (const std::string& word : typed) {
+    const auto number =
+        word.rfind("ssd", 0) == 0 ? ParseCount(word.substr(3)) : Result<uint64_t>(Fail(Error{}));
+    if (!number.ok() || *number >= settings.ssds) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--fail {}: they are ssd0 to ssd{}", word, settings.ssds - 1));
+    }
+    const auto ssd = static_cast<uint32_t>(*number);
+    if (std::find(settings.failed_ssds.begin(), settings.failed_ssds.end(), ssd) ==
+        settings.failed_ssds.end()) {
+      settings.failed_ssds.push_back(ssd);
+    }
+  }
+  return OkStatus();
+}
+
+Status ReadSizes(const ReplayCommand& command, ReplaySettings& settings) {
+  const auto read = [](const char* option, const std::string& typed, uint64_t& bytes) -> Status {
+    if (typed.empty()) {
+      return OkStatus();
+    }
+    const auto size = ParseSize(typed);
+    if (!size.ok()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} {}: {}", option, typed, size.error().message));
+    }
+    bytes = RoundDown(*size, kBlockBytes);
+    return OkStatus();
+  };
+  EPLOG_TRY(read("--ssd-size", command.ssd_size, settings.ssd_bytes));
+  EPLOG_TRY(read("--log-size", command.log_size, settings.log_bytes));
+  uint64_t chunk = settings.chunk_bytes;
+  EPLOG_TRY(read("--chunk", command.chunk, chunk));
+  if (!std::has_single_bit(chunk) || chunk < kMinChunkBytes || chunk > kMaxChunkBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--chunk {} is no power of two from 4K to 1M", command.chunk));
+  }
+  settings.chunk_bytes = static_cast<uint32_t>(chunk);
+  return OkStatus();
+}
+
+Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
+  ReplaySettings settings;
+  const auto reading = ReadTraceArguments(command.reading);
+  EPLOG_TRY(reading);
+  settings.trace = *reading;
+  settings.traces = command.traces;
+  if (command.level < 5 || command.level > 8) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--level {}: 5 has one parity chunk, 6 two, up to 8", command.level));
+  }
+  settings.parity = command.level - 4;
+  settings.ssds = command.ssds;
+  settings.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
+  settings.commit_at_end = command.commit_at_end;
+  const std::vector<std::string> kinds = {"sim", "mem"};
+  const auto kind = MatchName(command.devices, kinds);
+  if (!kind) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--devices {}: they are {}", command.devices, fmt::join(kinds, ", ")));
+  }
+  settings.devices = *kind == "sim" ? DeviceKind::kSimulated : DeviceKind::kMemory;
+  settings.drive = command.drive.empty() ? settings.drive : command.drive;
+  settings.log_drive = command.log_drive.empty() ? settings.log_drive : command.log_drive;
+  settings.prefill = command.prefill;
+  settings.precondition = command.precondition;
+  settings.queue_depth = command.queue_depth;
+  settings.repeat = command.repeat;
+  settings.limit = command.limit;
+  settings.seed = command.seed;
+  EPLOG_TRY(ReadCommit(command.commit_every, settings));
+  EPLOG_TRY(ReadSpeed(command.speed, settings));
+  EPLOG_TRY(ReadFailed(command.fail, settings));
+  EPLOG_TRY(ReadSizes(command, settings));
+  return settings;
+}
+
+// The page, and the document from which another could be made.
+Status WriteReport(const std::string& directory, const ReplayResult& result,
+                   const ReplaySettings& settings) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return Fail(ErrorCode::kIo, fmt::format("--report {}: {}", directory, error.message()));
+  }
+  const std::string page = directory + "/index.html";
+  EPLOG_TRY(WriteWholeFile(page, ReplayPage(result, settings), true));
+  return WriteWholeFile(directory + "/result.json", ReplayToJson(result, settings).dump(1) + "\n",
+                        true);
+}
+
+Status RunReplay(const ReplayCommand& command) {
+  const auto settings = ReadSettings(command);
+  EPLOG_TRY(settings);
+  const auto policies = ReadPolicies(command.policies);
+  EPLOG_TRY(policies);
+  std::unique_ptr<ProgressBar> bar;
+  std::string shown;
+  const auto result =
+      Replay(*settings, *policies, [&](const std::string& what, uint64_t done, uint64_t total) {
+        if (what != shown) {
+          bar.reset();
+          bar = std::make_unique<ProgressBar>(kVerb, what, ProgressBar::Unit::kCount);
+          shown = what;
+        }
+        bar->Update(done, total);
+      });
+  bar.reset();
+  EPLOG_TRY(result);
+  if (!command.report.empty()) {
+    EPLOG_TRY(WriteReport(command.report, *result, *settings));
+  }
+  if (command.json) {
+    PrintJson(ReplayToJson(*result, *settings));
+  } else {
+    Print(ReplayTable(*result, *settings));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddReplay(CLI::App& app, Run& run) {
+  auto command = std::make_shared<ReplayCommand>();
+  CLI::App* verb = app.add_subcommand(
+      kVerb, "Replay a trace: what EPLOG would write, and how fast, against ordinary RAID");
+  verb->add_option("TRACE", command->traces,
+                   "trace files, one after the other, or a profile: its name or its .toml")
+      ->required();
+  AddReadingArguments(*verb, command->reading);
+  verb->add_option("--policy", command->policies,
+                   "of eplog, paper, md, pl, separated by commas (eplog,md)")
+      ->delimiter(',');
+  verb->add_option("--level", command->level, "5, 6, ...: how many parity chunks (6)");
+  verb->add_option("--ssds", command->ssds, "how many (8)");
+  verb->add_option("--chunk", command->chunk, "size of a chunk (4K)");
+  verb->add_option("--device-buffer", command->device_buffer,
+                   "chunks of updates in RAM for each SSD (0)");
+  verb->add_option("--stripe-buffer", command->stripe_buffer, "new stripes in RAM (0)");
+  verb->add_option("--commit-every", command->commit_every,
+                   "parity commit after so many write requests, off, or auto (auto)");
+  verb->add_flag("--commit-at-end", command->commit_at_end, "one more parity commit, counted");
+  verb->add_option("--devices", command->devices,
+                   "sim: simulated drives; mem: memory that takes no time (sim)");
+  verb->add_option("--drive", command->drive, "the simulated SSD: a name or a .toml");
+  verb->add_option("--log-drive", command->log_drive, "the simulated log device");
+  verb->add_option("--ssd-size", command->ssd_size, "of each SSD (what the trace needs)");
+  verb->add_option("--log-size", command->log_size, "of each log device (what the trace needs)");
+  verb->add_option("--speed", command->speed,
+                   "max, recorded, or x10: ten times as fast as recorded (max)");
+  verb->add_option("--queue-depth", command->queue_depth, "requests in flight at --speed max (32)");
+  verb->add_flag("--prefill", command->prefill,
+                 "lay down what the trace touches as whole stripes before, uncounted");
+  verb->add_flag("--precondition", command->precondition, "age the simulated flash before");
+  verb->add_option("--fail", command->fail, "SSDs that have failed: ssd2,ssd5")->delimiter(',');
+  verb->add_option("--repeat", command->repeat, "the whole trace so many times (1)");
+  verb->add_option("--limit", command->limit, "stop after so many requests");
+  verb->add_option("--seed", command->seed, "of what is left to chance (1)");
+  verb->add_option("--report", command->report,
+                   "a directory for a page with pictures, index.html, and result.json");
+  verb->add_flag("--json", command->json, kJsonHelp);
+  verb->callback([command, &run] {
+    run = [command] {
+      const Status status = RunReplay(*command);
+      return FinishOutput(status.ok() ? kDone : ReportError(kVerb, status.error()));
+    };
+  });
+}
+
+}  // namespace eplog::cli

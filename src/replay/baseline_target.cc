@@ -1,0 +1,134 @@
+// MD and parity logging as targets of replay.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "baseline/md_array.h"
+#include "baseline/pl_array.h"
+#include "replay/target.h"
+
+namespace eplog {
+namespace {
+
+// The policies' own classes in the words of status.
+Traffic InCommonWords(const TargetTraffic& traffic) {
+  Traffic common;
+  common.user_writes = traffic.user_writes;
+  common.user_bytes_written = traffic.user_bytes_written;
+  common.user_reads = traffic.user_reads;
+  common.user_bytes_read = traffic.user_bytes_read;
+  common.user_flushes = traffic.user_flushes;
+  common.user_trims = traffic.user_trims;
+  common.full_stripe_writes = traffic.lines_full;
+  common.log_appends = traffic.lines_logged;
+  common.commits = traffic.commits;
+  common.committed_stripes = traffic.lines_committed;
+  common.commit_read_bytes = traffic.bytes(IoClass::kCommitRead);
+  common.ssd_data_bytes = traffic.bytes(IoClass::kDataWrite);
+  common.ssd_parity_bytes = traffic.bytes(IoClass::kParityWrite);
+  common.log_chunk_bytes = traffic.bytes(IoClass::kLogWrite);
+  return common;
+}
+
+// One after the other of the same kind, since these take their failed SSDs when they are made.
+class BaselineTarget final : public Target {
+ public:
+  using Maker = std::function<Result<std::unique_ptr<BlockTarget>>(std::vector<Device*> ssds)>;
+
+  BaselineTarget(std::vector<Device*> ssds, uint64_t stripe_bytes, Maker make,
+                 std::unique_ptr<BlockTarget> target)
+      : ssds_(std::move(ssds)),
+        stripe_bytes_(stripe_bytes),
+        make_(std::move(make)),
+        target_(std::move(target)) {}
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<std::byte> into) override {
+    return target_->Read(offset_bytes, into);
+  }
+  Task<Status> Write(uint64_t offset_bytes, std::span<const std::byte> from) override {
+    return target_->Write(offset_bytes, from);
+  }
+  Task<Status> Trim(uint64_t offset_bytes, uint64_t length_bytes) override {
+    return target_->Trim(offset_bytes, length_bytes);
+  }
+  Task<Status> Flush(uint64_t /*offset_bytes*/, uint64_t /*length_bytes*/) override {
+    return target_->Flush();
+  }
+  Task<Status> FlushAll() override { return target_->Flush(); }
+  Task<Status> Commit() override { return target_->Commit(); }
+  Task<Status> Settle() override { return target_->Commit(); }
+  Task<Status> FailSsd(uint32_t ssd) override {
+    ssds_[ssd] = nullptr;
+    Task<Status> close = target_->Close();
+    Status status = co_await close;
+    EPLOG_CO_TRY(status);
+    auto next = make_(ssds_);
+    if (!next.ok()) {
+      co_return Fail(std::move(next).error());
+    }
+    target_ = std::move(*next);
+    co_return OkStatus();
+  }
+  Task<Status> Close() override { return target_->Close(); }
+  [[nodiscard]] uint64_t stripe_bytes() const override { return stripe_bytes_; }
+  [[nodiscard]] Traffic traffic() const override { return InCommonWords(target_->traffic()); }
+  [[nodiscard]] TargetState state() const override {
+    const auto* pl = dynamic_cast<const PlArray*>(target_.get());
+    return {.pending_bytes = pl == nullptr ? 0 : pl->pending_lines() * stripe_bytes_,
+            .used_slot_bytes = 0,
+            .metadata_bytes = 0};
+  }
+
+ private:
+  std::vector<Device*> ssds_;
+  uint64_t stripe_bytes_;
+  Maker make_;
+  std::unique_ptr<BlockTarget> target_;
+};
+
+Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& settings,
+                                           BaselineTarget::Maker make) {
+  auto first = make(rig.ssds());
+  if (!first.ok()) {
+    return Fail(std::move(first).error());
+  }
+  const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
+  std::unique_ptr<Target> target = std::make_unique<BaselineTarget>(
+      rig.ssds(), stripe_bytes, std::move(make), std::move(*first));
+  return target;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
+                                             const ReplaySettings& settings) {
+  MdOptions options;
+  options.parity = settings.parity;
+  options.chunk_bytes = settings.chunk_bytes;
+  return MakeTarget(
+      rig, settings,
+      [&loop, options](std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
+        auto made = MdArray::Make(loop, std::move(ssds), options);
+        if (!made.ok()) {
+          return Fail(std::move(made).error());
+        }
+        return std::unique_ptr<BlockTarget>(std::move(*made));
+      });
+}
+
+Result<std::unique_ptr<Target>> MakePlTarget(EventLoop& loop, Rig& rig,
+                                             const ReplaySettings& settings) {
+  PlOptions options;
+  options.chunk_bytes = settings.chunk_bytes;
+  return MakeTarget(rig, settings,
+                    [&loop, options, logs = rig.logs()](
+                        std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
+                      auto made = PlArray::Make(loop, std::move(ssds), logs, options);
+                      if (!made.ok()) {
+                        return Fail(std::move(made).error());
+                      }
+                      return std::unique_ptr<BlockTarget>(std::move(*made));
+                    });
+}
+
+}  // namespace eplog

@@ -1,0 +1,145 @@
+// The real engine as a target of replay.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "eplog/array.h"
+#include "layout/geometry.h"
+#include "replay/target.h"
+
+namespace eplog {
+namespace {
+
+constexpr char kVolumeName[] = "replay";
+
+class EplogTarget final : public Target {
+ public:
+  EplogTarget(std::unique_ptr<Array> array, VolumeId volume)
+      : array_(std::move(array)), volume_(volume) {}
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<std::byte> into) override {
+    return array_->Read(volume_, offset_bytes, into);
+  }
+  Task<Status> Write(uint64_t offset_bytes, std::span<const std::byte> from) override {
+    return array_->Write(volume_, offset_bytes, from);
+  }
+  Task<Status> Trim(uint64_t offset_bytes, uint64_t length_bytes) override {
+    return array_->Trim(volume_, offset_bytes, length_bytes, TrimMode::kZero);
+  }
+  Task<Status> Flush(uint64_t offset_bytes, uint64_t length_bytes) override {
+    return array_->Flush(volume_, offset_bytes, length_bytes);
+  }
+  Task<Status> FlushAll() override { return array_->FlushAll(); }
+  Task<Status> Commit() override { return array_->Commit({}); }
+  Task<Status> Settle() override {
+    Task<Status> commit = array_->Commit({});
+    Status status = co_await commit;
+    EPLOG_CO_TRY(status);
+    Task<Status> checkpoint = array_->Checkpoint(CheckpointKind::kFull);
+    co_return co_await checkpoint;
+  }
+  Task<Status> FailSsd(uint32_t ssd) override {
+    return array_->FailDevice(ssd, "failed for a replay");
+  }
+  Task<Status> Close() override { return array_->Close(); }
+  [[nodiscard]] uint64_t stripe_bytes() const override {
+    const ArrayStatus status = array_->GetStatus();
+    return uint64_t{status.data_chunks} * status.chunk_bytes;
+  }
+  [[nodiscard]] Traffic traffic() const override { return array_->GetStatus().traffic; }
+  [[nodiscard]] TargetState state() const override {
+    const ArrayStatus status = array_->GetStatus();
+    return {.pending_bytes = status.pending_bytes,
+            .used_slot_bytes = status.slots_used * status.chunk_bytes,
+            .metadata_bytes = status.metadata_bytes};
+  }
+
+ private:
+  std::unique_ptr<Array> array_;
+  VolumeId volume_;
+};
+
+OpenOptions OptionsFor(const ReplaySettings& settings, bool paper) {
+  OpenOptions options;
+  options.buffers = settings.buffers;
+  options.log_whole_stripes = paper;
+  options.auto_commit = settings.commit_every != 0U;
+  options.entropy = settings.seed;
+  // A replay is not interrupted: what recovery would cost need not be bounded.
+  options.checkpoint = {.log_bytes = std::numeric_limits<uint64_t>::max(), .interval_us = 0};
+  return options;
+}
+
+// All that is ever pending at once: without commits every chunk once more, otherwise what a trace
+// of usual locality has pending.
+uint32_t SpareSlotPercent(const ReplaySettings& settings) {
+  return settings.commit_every == 0U ? 110 : 40;
+}
+
+}  // namespace
+
+Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes) {
+  constexpr uint32_t kReservePercent = 10;
+  constexpr uint64_t kSpareStripes = 4096;  // for what a few seconds leave behind
+  GeometryRequest request;
+  request.n = settings.ssds;
+  request.m = settings.parity;
+  request.chunk_bytes = settings.chunk_bytes;
+  request.reserve_percent = kReservePercent;
+  RigSizes sizes;
+  const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
+  sizes.log_bytes = settings.log_bytes;
+  if (sizes.log_bytes == 0) {
+    // What is never written takes no memory.
+    const bool never = settings.commit_every == 0U;
+    sizes.log_bytes = std::max(volume_bytes * 2, (never ? uint64_t{512} : uint64_t{1}) << 30);
+  }
+  request.log_bytes = sizes.log_bytes;
+  sizes.ssd_bytes = settings.ssd_bytes;
+  if (sizes.ssd_bytes == 0) {
+    const uint64_t stripes =
+        DivideUp(volume_bytes, stripe_bytes) * (100 + SpareSlotPercent(settings)) / 100 +
+        kSpareStripes;
+    if (stripes > std::numeric_limits<uint32_t>::max()) {
+      return Fail(ErrorCode::kNoSpace, "the trace touches more than an array can hold");
+    }
+    const Result<uint64_t> bytes = SsdBytesForStripes(request, static_cast<uint32_t>(stripes));
+    EPLOG_TRY(bytes);
+    sizes.ssd_bytes = RoundUp(*bytes, uint64_t{1} << 20);
+  }
+  return sizes;
+}
+
+Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
+                                                      const ReplaySettings& settings, bool paper,
+                                                      uint64_t volume_bytes) {
+  CreateOptions create;
+  create.name = "replay";
+  create.parity = settings.parity;
+  create.chunk_bytes = settings.chunk_bytes;
+  create.entropy = settings.seed;
+  Task<Status> creating = Array::Create(loop, rig.ssds(), rig.logs(), create);
+  Status status = co_await creating;
+  EPLOG_CO_TRY(status);
+  std::vector<Device*> all = rig.ssds();
+  const std::vector<Device*> logs = rig.logs();
+  all.insert(all.end(), logs.begin(), logs.end());
+  Task<Result<std::unique_ptr<Array>>> opening =
+      Array::Open(loop, std::move(all), OptionsFor(settings, paper));
+  Result<std::unique_ptr<Array>> array = co_await opening;
+  if (!array.ok()) {
+    co_return Fail(std::move(array).error());
+  }
+  Task<Result<VolumeId>> making = (*array)->CreateVolume(kVolumeName, volume_bytes);
+  const Result<VolumeId> volume = co_await making;
+  if (!volume.ok()) {
+    Error error = volume.error();
+    Task<Status> close = (*array)->Close();
+    static_cast<void>(co_await close);
+    co_return Fail(std::move(error));
+  }
+  std::unique_ptr<Target> target = std::make_unique<EplogTarget>(std::move(*array), *volume);
+  co_return target;
+}
+
+}  // namespace eplog

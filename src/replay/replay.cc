@@ -1,0 +1,184 @@
+#include "replay/replay.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "replay/feed.h"
+#include "replay/player.h"
+#include "replay/target.h"
+#include "runtime/run_task.h"
+#include "runtime/virtual_loop.h"
+
+namespace eplog {
+namespace {
+
+Status Refuse(std::string what) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(what));
+}
+
+Status CheckSettings(const ReplaySettings& settings) {
+  if (settings.traces.empty()) {
+    return Refuse("no trace is given");
+  }
+  if (settings.parity == 0 || settings.parity > 4 || settings.ssds <= settings.parity) {
+    return Refuse(
+        "level and SSDs do not fit: level 4 + m has m parity chunks, from 1 to 4, and "
+        "needs more than m SSDs");
+  }
+  if (settings.queue_depth == 0 || settings.queue_depth > 4096) {
+    return Refuse("the queue depth must be from 1 to 4096");
+  }
+  if (settings.repeat == 0) {
+    return Refuse("--repeat 0 replays nothing");
+  }
+  if (settings.failed_ssds.size() > settings.parity) {
+    return Refuse("more SSDs are to fail than parity can replace (" +
+                  std::to_string(settings.parity) + ")");
+  }
+  for (const uint32_t ssd : settings.failed_ssds) {
+    if (ssd >= settings.ssds) {
+      return Refuse("there is no ssd" + std::to_string(ssd) + ": they are ssd0 to ssd" +
+                    std::to_string(settings.ssds - 1));
+    }
+  }
+  if (settings.precondition && settings.devices != DeviceKind::kSimulated) {
+    return Refuse("only simulated devices have flash that can be aged: use --devices sim");
+  }
+  return OkStatus();
+}
+
+Task<Result<std::unique_ptr<Target>>> MakeTarget(EventLoop& loop, Rig& rig,
+                                                 const ReplaySettings& settings, Policy policy,
+                                                 uint64_t volume_bytes) {
+  if (policy == Policy::kMd) {
+    co_return MakeMdTarget(loop, rig, settings);
+  }
+  if (policy == Policy::kPl) {
+    co_return MakePlTarget(loop, rig, settings);
+  }
+  Task<Result<std::unique_ptr<Target>>> making =
+      MakeEplogTarget(loop, rig, settings, policy == Policy::kPaper, volume_bytes);
+  co_return co_await making;
+}
+
+Traffic Since(const Traffic& now, const Traffic& then) {
+  std::vector<uint64_t> old;
+  ForEachCounter(then, [&](uint64_t value) { old.push_back(value); });
+  Traffic since = now;
+  size_t i = 0;
+  ForEachCounter(since, [&](uint64_t& value) { value -= old[i++]; });
+  return since;
+}
+
+struct Run {
+  EventLoop& loop;
+  const ReplaySettings& settings;
+  Feed& feed;
+  Rig& rig;
+  PolicyResult& result;
+  std::function<void(uint64_t)> progress;
+};
+
+void TakeCounters(const Run& run, const Target& target, const Traffic& before) {
+  PolicyResult& result = run.result;
+  result.traffic = Since(target.traffic(), before);
+  for (uint32_t i = 0; i < run.settings.ssds; ++i) {
+    result.ssds.push_back(run.rig.ssd_counters(i));
+  }
+  for (uint32_t i = 0; i < run.settings.parity; ++i) {
+    result.logs.push_back(run.rig.log_counters(i));
+  }
+  result.has_flash = run.rig.has_flash();
+  result.flash = run.rig.flash();
+  result.wear = run.rig.wear();
+}
+
+Task<Status> PlayOn(Run& run, Target& target) {
+  Player player(run.loop, run.settings, run.feed, target, run.rig, run.result);
+  Status status;
+  if (run.settings.prefill) {
+    Task<Status> prefill = player.Prefill();
+    status = co_await prefill;
+    EPLOG_CO_TRY(status);
+  }
+  for (const uint32_t ssd : run.settings.failed_ssds) {
+    Task<Status> failing = target.FailSsd(ssd);
+    status = co_await failing;
+    EPLOG_CO_TRY(status);
+  }
+  run.rig.ResetCounters();
+  const Traffic before = target.traffic();
+  Task<Status> play = player.Play(run.progress);
+  status = co_await play;
+  EPLOG_CO_TRY(status);
+  TakeCounters(run, target, before);
+  Task<Status> verify = player.Verify();
+  co_return co_await verify;
+}
+
+Task<Status> RunPolicy(Run run) {
+  const uint64_t stripe =
+      uint64_t{run.settings.ssds - run.settings.parity} * run.settings.chunk_bytes;
+  Task<Result<std::unique_ptr<Target>>> making = MakeTarget(
+      run.loop, run.rig, run.settings, run.result.policy, RoundUp(run.feed.span_bytes(), stripe));
+  Result<std::unique_ptr<Target>> target = co_await making;
+  if (!target.ok()) {
+    co_return Fail(std::move(target).error());
+  }
+  Task<Status> play = PlayOn(run, **target);
+  Status played = co_await play;
+  Task<Status> close = (*target)->Close();
+  Status closed = co_await close;
+  co_return played.ok() ? closed : played;
+}
+
+}  // namespace
+
+const char* PolicyName(Policy policy) {
+  static constexpr const char* kNames[kPolicies] = {"eplog", "paper", "md", "pl"};
+  return kNames[static_cast<size_t>(policy)];
+}
+
+Result<ReplayResult> Replay(const ReplaySettings& settings, std::span<const Policy> policies,
+                            const ReplayProgress& progress) {
+  EPLOG_TRY(CheckSettings(settings));
+  auto opened = Feed::Open(settings, [&](uint64_t done) { progress("reading", done, 0); });
+  if (!opened.ok()) {
+    return Fail(std::move(opened).error());
+  }
+  Feed& feed = **opened;
+  if (settings.speed > 0 && !feed.has_times()) {
+    return Fail(ErrorCode::kInvalidArgument, "the trace has no times to keep: use --speed max");
+  }
+  const uint64_t stripe = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
+  const auto sizes = SizesFor(settings, RoundUp(feed.span_bytes(), stripe));
+  EPLOG_TRY(sizes);
+  ReplayResult result;
+  result.working_set_bytes = feed.span_bytes();
+  result.ssd_bytes = sizes->ssd_bytes;
+  result.log_bytes = sizes->log_bytes;
+  for (const Policy policy : policies) {
+    VirtualLoop loop;
+    auto rig = Rig::Make(loop, settings, *sizes);
+    if (!rig.ok()) {
+      return Fail(std::move(rig).error());
+    }
+    EPLOG_TRY(feed.Rewind());
+    PolicyResult& out = result.policies.emplace_back();
+    out.policy = policy;
+    const Status status =
+        RunTask(loop, RunPolicy({loop, settings, feed, **rig, out, [&](uint64_t done) {
+                                   progress(PolicyName(policy), done, feed.total());
+                                 }}));
+    loop.Abort();  // what still sleeps ends with its devices
+    if (!status.ok()) {
+      Error error = status.error();
+      error.message = std::string(PolicyName(policy)) + ": " + error.message;
+      return Fail(std::move(error));
+    }
+  }
+  return result;
+}
+
+}  // namespace eplog

@@ -1,0 +1,145 @@
+#include "replay/rig.h"
+
+#include <string>
+#include <utility>
+
+#include "device/request_check.h"
+#include "sim/drive.h"
+#include "sim/pattern_store.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kAgeingPercent = 200;  // of the flash, overwritten at random beforehand
+
+// Keeps content in little memory and takes no time.
+class TimelessDevice final : public Device {
+ public:
+  TimelessDevice(std::string name, uint64_t size_bytes)
+      : name_(std::move(name)), content_(size_bytes) {}
+
+  Task<Status> Read(uint64_t offset_bytes, std::span<const iovec> into) override {
+    Status status = CheckRequest(*this, "read", offset_bytes, into);
+    EPLOG_CO_TRY(status);
+    for (const iovec& part : into) {
+      content_.Read(offset_bytes, {static_cast<std::byte*>(part.iov_base), part.iov_len});
+      offset_bytes += part.iov_len;
+    }
+    co_return OkStatus();
+  }
+  Task<Status> Write(uint64_t offset_bytes, std::span<const iovec> from) override {
+    Status status = CheckRequest(*this, "write", offset_bytes, from);
+    EPLOG_CO_TRY(status);
+    for (const iovec& part : from) {
+      content_.Write(offset_bytes, {static_cast<const std::byte*>(part.iov_base), part.iov_len});
+      offset_bytes += part.iov_len;
+    }
+    co_return OkStatus();
+  }
+  Task<Status> Flush() override { co_return OkStatus(); }
+  Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override {
+    Status status = CheckRange(*this, "discard", offset_bytes, length_bytes);
+    EPLOG_CO_TRY(status);
+    content_.Drop(offset_bytes, length_bytes);
+    co_return OkStatus();
+  }
+
+  [[nodiscard]] uint64_t size_bytes() const override { return content_.size_bytes(); }
+  [[nodiscard]] const DeviceCapabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+
+ private:
+  std::string name_;
+  DeviceCapabilities capabilities_;
+  sim::PatternStore content_;
+};
+
+// A simulated drive of either kind; `flash` gets it if it is an SSD.
+std::unique_ptr<Device> MakeSimulated(EventLoop& loop, const std::string& name,
+                                      const sim::Drive& drive, uint64_t size_bytes,
+                                      std::vector<sim::SimSsd*>* flash) {
+  if (drive.hdd) {
+    return std::make_unique<sim::SimHdd>(loop, name, *drive.hdd, size_bytes);
+  }
+  auto ssd = std::make_unique<sim::SimSsd>(loop, name, *drive.ssd, size_bytes);
+  if (flash != nullptr) {
+    flash->push_back(ssd.get());
+  }
+  return ssd;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Rig>> Rig::Make(EventLoop& loop, const ReplaySettings& settings,
+                                       const RigSizes& sizes) {
+  std::unique_ptr<Rig> rig(new Rig());
+  rig->ssd_count_ = settings.ssds;
+  sim::Drive drive;
+  sim::Drive log_drive;
+  if (settings.devices == DeviceKind::kSimulated) {
+    auto loaded = sim::LoadDrive(settings.drive);
+    EPLOG_TRY(loaded);
+    auto loaded_log = sim::LoadDrive(settings.log_drive);
+    EPLOG_TRY(loaded_log);
+    drive = std::move(*loaded);
+    log_drive = std::move(*loaded_log);
+  }
+  for (uint32_t i = 0; i < settings.ssds + settings.parity; ++i) {
+    const bool log = i >= settings.ssds;
+    const std::string name = (log ? "log" : "ssd") + std::to_string(log ? i - settings.ssds : i);
+    const uint64_t bytes = log ? sizes.log_bytes : sizes.ssd_bytes;
+    std::unique_ptr<Device> device;
+    if (settings.devices == DeviceKind::kSimulated) {
+      device =
+          MakeSimulated(loop, name, log ? log_drive : drive, bytes, log ? nullptr : &rig->flash_);
+    } else {
+      device = std::make_unique<TimelessDevice>(name, bytes);
+    }
+    rig->counting_.push_back(std::make_unique<CountingDevice>(std::move(device)));
+  }
+  if (settings.precondition) {
+    for (size_t i = 0; i < rig->flash_.size(); ++i) {
+      rig->flash_[i]->Precondition(settings.seed + i, kAgeingPercent);
+    }
+  }
+  return rig;
+}
+
+std::vector<Device*> Rig::DevicesFrom(size_t first, size_t end) const {
+  std::vector<Device*> devices;
+  for (size_t i = first; i < end; ++i) {
+    devices.push_back(counting_[i].get());
+  }
+  return devices;
+}
+
+void Rig::ResetCounters() {
+  for (const auto& device : counting_) {
+    device->Reset();
+  }
+  for (sim::SimSsd* ssd : flash_) {
+    ssd->ResetCounters();
+  }
+}
+
+std::vector<sim::Wear> Rig::wear() const {
+  std::vector<sim::Wear> all;
+  for (const sim::SimSsd* ssd : flash_) {
+    all.push_back(ssd->model().ftl().wear());
+  }
+  return all;
+}
+
+FlashTotals Rig::flash() const {
+  FlashTotals totals;
+  for (const sim::SimSsd* ssd : flash_) {
+    const sim::FtlCounters& counters = ssd->model().ftl().counters();
+    totals.host_pages += counters.host_pages;
+    totals.programmed_pages += counters.programmed_pages();
+    totals.erases += counters.erases;
+    totals.gc_runs += counters.gc_runs;
+  }
+  return totals;
+}
+
+}  // namespace eplog
