@@ -109,6 +109,9 @@ class PanelDrawing {
         }
       }
     }
+    if (panel.y.from_zero) {
+      y_.Include(0);
+    }
     x_.Finish(0);
     y_.Finish(0.05);
   }

@@ -25,8 +25,9 @@ struct ChartMark {
 };
 
 struct ChartAxis {
-  std::string label;  // with its unit
-  bool log = false;   // values must be above 0
+  std::string label;       // with its unit
+  bool log = false;        // values must be above 0
+  bool from_zero = false;  // where differences would look larger than they are
 };
 
 struct ChartPanel {

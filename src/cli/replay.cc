@@ -47,6 +47,7 @@ struct ReplayCommand {
   uint32_t stripe_buffer = 0;
   std::string commit_every;
   bool commit_at_end = false;
+  uint64_t flush_every = 0;
   std::string devices = "sim";
   std::string drive;
   std::string log_drive;
@@ -178,6 +179,7 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   settings.ssds = command.ssds;
   settings.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
   settings.commit_at_end = command.commit_at_end;
+  settings.flush_every = command.flush_every;
   const std::vector<std::string> kinds = {"sim", "mem"};
   const auto kind = MatchName(command.devices, kinds);
   if (!kind) {
@@ -265,6 +267,8 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->add_option("--commit-every", command->commit_every,
                    "parity commit after so many write requests, off, or auto (auto)");
   verb->add_flag("--commit-at-end", command->commit_at_end, "one more parity commit, counted");
+  verb->add_option("--flush-every", command->flush_every,
+                   "a flush after each so many requests, besides those of the trace");
   verb->add_option("--devices", command->devices,
                    "sim: simulated drives; mem: memory that takes no time (sim)");
   verb->add_option("--drive", command->drive, "the simulated SSD: a name or a .toml");

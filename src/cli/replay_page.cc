@@ -110,7 +110,7 @@ ChartPanel SkewPanel(const ReplayResult& result) {
   ChartPanel panel;
   panel.title = "Written to each SSD";
   panel.x.label = "SSD";
-  panel.y.label = "MiB";
+  panel.y = {.label = "MiB", .from_zero = true};
   for (const PolicyResult& p : result.policies) {
     ChartSeries series;
     series.label = Name(p);

@@ -57,6 +57,7 @@ Json SettingsToJson(const ReplayResult& result, const ReplaySettings& settings) 
                        : *settings.commit_every == 0 ? Json("off")
                                                      : Json(*settings.commit_every)},
       {"commit_at_end", settings.commit_at_end},
+      {"flush_every", settings.flush_every},
       {"devices", settings.devices == DeviceKind::kSimulated ? "sim" : "mem"},
       {"drive", settings.devices == DeviceKind::kSimulated ? Json(settings.drive) : Json()},
       {"log_drive", settings.devices == DeviceKind::kSimulated ? Json(settings.log_drive) : Json()},
@@ -113,6 +114,7 @@ Json PolicyToJson(const PolicyResult& result) {
   document["space_overhead"] = {{"min", result.space_overhead.least},
                                 {"mean", result.space_overhead.mean},
                                 {"max", result.space_overhead.most}};
+  document["metadata_bytes_before"] = result.metadata_bytes_before;
   document["metadata_bytes_max"] = result.metadata_bytes_max;
   return document;
 }

@@ -42,6 +42,7 @@ Task<Status> Player::Play(std::function<void(uint64_t)> progress) {
   progress_ = std::move(progress);
   begun_us_ = loop_.NowUs();
   base_slot_bytes_ = target_.state().used_slot_bytes;
+  result_.metadata_bytes_before = target_.state().metadata_bytes;
   if (settings_.speed > 0) {
     ++workers_;
     loop_.Spawn(OpenLoop());
@@ -124,6 +125,10 @@ Task<void> Player::Send(TraceRequest request) {
     (write ? result_.write_latency_us : result_.read_latency_us).Add(us);
     result_.latency_us.Add(us);
   }
+  if (status.ok()) {
+    Task<Status> flush = FlushIfDue();
+    status = co_await flush;
+  }
   Stop(std::move(status));
   ++result_.requests;
   result_.write_requests += write ? 1 : 0;
@@ -198,6 +203,16 @@ Task<Status> Player::Read(TraceRequest request) {
   changed_.NotifyAll();
   EPLOG_CO_TRY(status);
   co_return wrong.empty() ? OkStatus() : Status(Fail(ErrorCode::kCorrupt, wrong));
+}
+
+// As a program that calls fsync now and then: its requests go on meanwhile.
+Task<Status> Player::FlushIfDue() {
+  ++sent_;
+  if (settings_.flush_every == 0 || sent_ % settings_.flush_every != 0) {
+    co_return OkStatus();
+  }
+  Task<Status> flush = target_.FlushAll();
+  co_return co_await flush;
 }
 
 // With nothing else in flight, so that what a commit covers does not depend on times.

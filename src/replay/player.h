@@ -53,6 +53,7 @@ class Player {
   Task<Status> Write(TraceRequest request);
   Task<Status> Read(TraceRequest request);
   Task<void> WaitForTurn(Place place);
+  Task<Status> FlushIfDue();
   Task<void> CommitIfDue(bool wrote);
   void Sample();
   void Stop(Status status);
@@ -70,6 +71,7 @@ class Player {
 
   std::list<InFlight> in_flight_;  // in order of arrival
   Event changed_;
+  uint64_t sent_ = 0;
   uint64_t running_ = 0;  // requests that are sent or wait for their turn
   uint64_t workers_ = 0;
   bool committing_ = false;

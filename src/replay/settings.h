@@ -39,6 +39,8 @@ struct ReplaySettings {
   // fit, which for pl is when its log is full.
   std::optional<uint64_t> commit_every;
   bool commit_at_end = false;
+  uint64_t flush_every =
+      0;  // a flush of everything after each so many requests; 0: only the trace's
 
   DeviceKind devices = DeviceKind::kSimulated;
   std::string drive = "samsung-pm9a3";
