@@ -439,6 +439,9 @@ Task<void> World::Replace(uint8_t device) {
   SimDevice& fresh = machine_->Renew(device, random_.OneIn(2));
   missed_.insert(device);
   blank_.insert(device);
+  // Nothing of what it holds is believed. (Becoming ok heals nothing that it lied about since.)
+  rotten_.erase(device);
+  lying_.erase(device);
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -475,9 +478,6 @@ void World::NoteRepaired() {
       ++coverage_.repaired;
       look_soon_ = true;  // what it has is looked at before it changes
       away_.erase(device);
-      if (!lying_.contains(device)) {
-        rotten_.erase(device);
-      }
       it = stale_.erase(it);
     } else {
       ++it;
