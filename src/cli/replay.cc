@@ -115,7 +115,7 @@ Status ReadSpeed(const std::string& typed, ReplaySettings& settings) {
   }
   char* end = nullptr;
   const double factor = typed.size() > 1 && typed[0] == 'x' ? std::strtod(&typed[1], &end) : 0;
-  if (end == nullptr || *end != '\0' || !(factor > 0) || factor > 1e9) {
+  if (end == nullptr || *end != '\0' || !(factor >= 1e-6) || factor > 1e9) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--speed {}: max, recorded, or x10 for ten times as fast", typed));
   }
@@ -150,7 +150,11 @@ Status ReadSizes(const ReplayCommand& command, ReplaySettings& settings) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} {}: {}", option, typed, size.error().message));
     }
-    bytes = RoundDown(*size, kBlockBytes);
+    if (*size == 0 || *size % kBlockBytes != 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} {}: a size is a multiple of 4K", option, typed));
+    }
+    bytes = *size;
     return OkStatus();
   };
   EPLOG_TRY(read("--ssd-size", command.ssd_size, settings.ssd_bytes));
@@ -205,15 +209,20 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
 // The page, and the document from which another could be made.
 Status WriteReport(const std::string& directory, const ReplayResult& result,
                    const ReplaySettings& settings) {
+  EPLOG_TRY(WriteWholeFile(directory + "/index.html", ReplayPage(result, settings), true));
+  const std::string document =
+      ReplayToJson(result, settings).dump(1, ' ', false, Json::error_handler_t::replace);
+  return WriteWholeFile(directory + "/result.json", document + "\n", true);
+}
+
+// Before long work begins.
+Status MakeReportDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     return Fail(ErrorCode::kIo, fmt::format("--report {}: {}", directory, error.message()));
   }
-  const std::string page = directory + "/index.html";
-  EPLOG_TRY(WriteWholeFile(page, ReplayPage(result, settings), true));
-  return WriteWholeFile(directory + "/result.json", ReplayToJson(result, settings).dump(1) + "\n",
-                        true);
+  return OkStatus();
 }
 
 Status RunReplay(const ReplayCommand& command) {
@@ -221,6 +230,9 @@ Status RunReplay(const ReplayCommand& command) {
   EPLOG_TRY(settings);
   const auto policies = ReadPolicies(command.policies);
   EPLOG_TRY(policies);
+  if (!command.report.empty()) {
+    EPLOG_TRY(MakeReportDirectory(command.report));
+  }
   std::unique_ptr<ProgressBar> bar;
   std::string shown;
   const auto result =
@@ -234,15 +246,12 @@ Status RunReplay(const ReplayCommand& command) {
       });
   bar.reset();
   EPLOG_TRY(result);
-  if (!command.report.empty()) {
-    EPLOG_TRY(WriteReport(command.report, *result, *settings));
-  }
   if (command.json) {
     PrintJson(ReplayToJson(*result, *settings));
   } else {
     Print(ReplayTable(*result, *settings));
   }
-  return OkStatus();
+  return command.report.empty() ? OkStatus() : WriteReport(command.report, *result, *settings);
 }
 
 }  // namespace
@@ -257,7 +266,8 @@ void AddReplay(CLI::App& app, Run& run) {
   AddReadingArguments(*verb, command->reading);
   verb->add_option("--policy", command->policies,
                    "of eplog, paper, md, pl, separated by commas (eplog,md)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--level", command->level, "5, 6, ...: how many parity chunks (6)");
   verb->add_option("--ssds", command->ssds, "how many (8)");
   verb->add_option("--chunk", command->chunk, "size of a chunk (4K)");
@@ -281,10 +291,12 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->add_flag("--prefill", command->prefill,
                  "lay down what the trace touches as whole stripes before, uncounted");
   verb->add_flag("--precondition", command->precondition, "age the simulated flash before");
-  verb->add_option("--fail", command->fail, "SSDs that have failed: ssd2,ssd5")->delimiter(',');
+  verb->add_option("--fail", command->fail, "SSDs that have failed: ssd2,ssd5")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb->add_option("--repeat", command->repeat, "the whole trace so many times (1)");
   verb->add_option("--limit", command->limit, "stop after so many requests");
-  verb->add_option("--seed", command->seed, "of what is left to chance (1)");
+  verb->add_option("--seed", command->seed, "of identities and of how the flash is aged (1)");
   verb->add_option("--report", command->report,
                    "a directory for a page with pictures, index.html, and result.json");
   verb->add_flag("--json", command->json, kJsonHelp);

@@ -84,7 +84,7 @@ Json LatencyToJson(const Histogram& histogram) {
   return latency;
 }
 
-Json PolicyToJson(const PolicyResult& result) {
+Json PolicyToJson(const PolicyResult& result, const ReplaySettings& settings) {
   Json document = TrafficToJson(result.traffic);
   Json each = Json::array();
   uint64_t reads = 0;
@@ -107,15 +107,19 @@ Json PolicyToJson(const PolicyResult& result) {
                                         ? Json(static_cast<double>(result.flash.programmed_pages) /
                                                static_cast<double>(result.flash.host_pages))
                                         : Json();
-  const bool timed = result.duration_us != 0;
+  const bool timed = settings.devices == DeviceKind::kSimulated && result.duration_us != 0;
   document["seconds"] = timed ? Json(static_cast<double>(result.duration_us) / 1e6) : Json();
   document["iops"] = timed ? Json(Iops(result)) : Json();
   document["latency_us"] = timed ? LatencyToJson(result.latency_us) : Json();
-  document["space_overhead"] = {{"min", result.space_overhead.least},
-                                {"mean", result.space_overhead.mean},
-                                {"max", result.space_overhead.most}};
-  document["metadata_bytes_before"] = result.metadata_bytes_before;
-  document["metadata_bytes_max"] = result.metadata_bytes_max;
+  const bool engine = result.policy == Policy::kEplog || result.policy == Policy::kPaper;
+  document["space_overhead"] = engine && settings.prefill
+                                   ? Json{{"min", result.space_overhead.least},
+                                          {"mean", result.space_overhead.mean},
+                                          {"max", result.space_overhead.most}}
+                                   : Json();
+  document["metadata_bytes_before"] = engine ? Json(result.metadata_bytes_before) : Json();
+  document["metadata_bytes_max"] =
+      engine ? Json(std::max(result.metadata_bytes_before, result.metadata_bytes_max)) : Json();
   return document;
 }
 
@@ -133,7 +137,7 @@ std::string Row(std::string_view what, const ReplayResult& result,
 Json ReplayToJson(const ReplayResult& result, const ReplaySettings& settings) {
   Json policies = Json::object();
   for (const PolicyResult& policy : result.policies) {
-    policies[PolicyName(policy.policy)] = PolicyToJson(policy);
+    policies[PolicyName(policy.policy)] = PolicyToJson(policy, settings);
   }
   const auto alpha = Alpha(result);
   return {{"trace",

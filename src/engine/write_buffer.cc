@@ -154,7 +154,7 @@ Task<Status> WriteBuffer::Prepare(const BufferedPtr& chunk, uint64_t offset_byte
 void WriteBuffer::DrainWhatIsFull(const BufferedChunk& newest) {
   const Geometry& g = core_.geometry;
   const StripeIndex stripe = g.StripeOf(newest.chunk);
-  if (chunks_.CountReady(stripe) == g.k()) {
+  if (chunks_.CountReady(stripe) == g.k() && writer_.IsWhole(stripe, 0, g.stripe_data_bytes())) {
     core_.loop.Start(DrainStripe(stripe));
   } else if (newest.fresh) {
     while (chunks_.FreshStripes().size() > sizes_.stripes) {

@@ -45,7 +45,8 @@ Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
 
 bool Writer::IsWhole(StripeIndex stripe, uint64_t offset_bytes, uint64_t length_bytes) const {
   const bool whole = offset_bytes == 0 && length_bytes == core_.geometry.stripe_data_bytes();
-  return whole && (!core_.options.log_whole_stripes || core_.state->RowIsZero(stripe));
+  const bool fresh = core_.state->RowIsZero(stripe) && !core_.state->HasPending(stripe);
+  return whole && (fresh || !core_.options.log_whole_stripes);
 }
 
 Admission::Need Writer::NeedOfChunk(ChunkIndex chunk) const {

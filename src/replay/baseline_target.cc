@@ -11,7 +11,7 @@ namespace eplog {
 namespace {
 
 // The policies' own classes in the words of status.
-Traffic InCommonWords(const TargetTraffic& traffic) {
+Traffic InCommonWords(const TargetTraffic& traffic, uint64_t chunk_bytes) {
   Traffic common;
   common.user_writes = traffic.user_writes;
   common.user_bytes_written = traffic.user_bytes_written;
@@ -19,10 +19,11 @@ Traffic InCommonWords(const TargetTraffic& traffic) {
   common.user_bytes_read = traffic.user_bytes_read;
   common.user_flushes = traffic.user_flushes;
   common.user_trims = traffic.user_trims;
-  common.full_stripe_writes = traffic.lines_full;
+  // They count lines, which are a page of each chunk.
+  common.full_stripe_writes = traffic.lines_full * kBlockBytes / chunk_bytes;
   common.log_appends = traffic.lines_logged;
   common.commits = traffic.commits;
-  common.committed_stripes = traffic.lines_committed;
+  common.committed_stripes = traffic.lines_committed * kBlockBytes / chunk_bytes;
   common.commit_read_bytes = traffic.bytes(IoClass::kCommitRead);
   common.ssd_data_bytes = traffic.bytes(IoClass::kDataWrite);
   common.ssd_parity_bytes = traffic.bytes(IoClass::kParityWrite);
@@ -35,10 +36,11 @@ class BaselineTarget final : public Target {
  public:
   using Maker = std::function<Result<std::unique_ptr<BlockTarget>>(std::vector<Device*> ssds)>;
 
-  BaselineTarget(std::vector<Device*> ssds, uint64_t stripe_bytes, Maker make,
+  BaselineTarget(std::vector<Device*> ssds, uint64_t stripe_bytes, uint64_t chunk_bytes, Maker make,
                  std::unique_ptr<BlockTarget> target)
       : ssds_(std::move(ssds)),
         stripe_bytes_(stripe_bytes),
+        chunk_bytes_(chunk_bytes),
         make_(std::move(make)),
         target_(std::move(target)) {}
 
@@ -56,7 +58,13 @@ class BaselineTarget final : public Target {
   }
   Task<Status> FlushAll() override { return target_->Flush(); }
   Task<Status> Commit() override { return target_->Commit(); }
-  Task<Status> Settle() override { return target_->Commit(); }
+  Task<Status> Settle() override {
+    Task<Status> commit = target_->Commit();
+    Status status = co_await commit;
+    EPLOG_CO_TRY(status);
+    Task<Status> flush = target_->Flush();
+    co_return co_await flush;
+  }
   Task<Status> FailSsd(uint32_t ssd) override {
     ssds_[ssd] = nullptr;
     Task<Status> close = target_->Close();
@@ -71,10 +79,13 @@ class BaselineTarget final : public Target {
   }
   Task<Status> Close() override { return target_->Close(); }
   [[nodiscard]] uint64_t stripe_bytes() const override { return stripe_bytes_; }
-  [[nodiscard]] Traffic traffic() const override { return InCommonWords(target_->traffic()); }
+  [[nodiscard]] Traffic traffic() const override {
+    return InCommonWords(target_->traffic(), chunk_bytes_);
+  }
   [[nodiscard]] TargetState state() const override {
     const auto* pl = dynamic_cast<const PlArray*>(target_.get());
-    return {.pending_bytes = pl == nullptr ? 0 : pl->pending_lines() * stripe_bytes_,
+    const uint64_t line_bytes = stripe_bytes_ / chunk_bytes_ * kBlockBytes;
+    return {.pending_bytes = pl == nullptr ? 0 : pl->pending_lines() * line_bytes,
             .used_slot_bytes = 0,
             .metadata_bytes = 0};
   }
@@ -82,31 +93,39 @@ class BaselineTarget final : public Target {
  private:
   std::vector<Device*> ssds_;
   uint64_t stripe_bytes_;
+  uint64_t chunk_bytes_;
   Maker make_;
   std::unique_ptr<BlockTarget> target_;
 };
 
 Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& settings,
-                                           BaselineTarget::Maker make) {
+                                           uint64_t volume_bytes, BaselineTarget::Maker make) {
   auto first = make(rig.ssds());
   if (!first.ok()) {
     return Fail(std::move(first).error());
   }
+  if ((*first)->size_bytes() < volume_bytes) {
+    return Fail(ErrorCode::kNoSpace, "the SSDs hold " + std::to_string((*first)->size_bytes()) +
+                                         " bytes of data and the trace touches " +
+                                         std::to_string(volume_bytes) +
+                                         ": give a larger --ssd-size");
+  }
   const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
   std::unique_ptr<Target> target = std::make_unique<BaselineTarget>(
-      rig.ssds(), stripe_bytes, std::move(make), std::move(*first));
+      rig.ssds(), stripe_bytes, settings.chunk_bytes, std::move(make), std::move(*first));
   return target;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
-                                             const ReplaySettings& settings) {
+                                             const ReplaySettings& settings,
+                                             uint64_t volume_bytes) {
   MdOptions options;
   options.parity = settings.parity;
   options.chunk_bytes = settings.chunk_bytes;
   return MakeTarget(
-      rig, settings,
+      rig, settings, volume_bytes,
       [&loop, options](std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
         auto made = MdArray::Make(loop, std::move(ssds), options);
         if (!made.ok()) {
@@ -117,10 +136,11 @@ Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
 }
 
 Result<std::unique_ptr<Target>> MakePlTarget(EventLoop& loop, Rig& rig,
-                                             const ReplaySettings& settings) {
+                                             const ReplaySettings& settings,
+                                             uint64_t volume_bytes) {
   PlOptions options;
   options.chunk_bytes = settings.chunk_bytes;
-  return MakeTarget(rig, settings,
+  return MakeTarget(rig, settings, volume_bytes,
                     [&loop, options, logs = rig.logs()](
                         std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
                       auto made = PlArray::Make(loop, std::move(ssds), logs, options);

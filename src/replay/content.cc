@@ -109,8 +109,11 @@ std::string Content::Check(uint64_t offset_bytes, std::span<const std::byte> fro
         std::min<uint64_t>(from.size(), (offset_bytes / unit + 1) * unit - offset_bytes);
     const Version version = VersionAt(offset_bytes / kSectorBytes);
     if (version != kUnknown && !Repeats(PatternOf(page, version), from.first(length))) {
-      return "wrong bytes at " + std::to_string(offset_bytes) + ": they should be of write " +
-             std::to_string(version) + " of " + std::to_string(writes_);
+      return "wrong bytes at " + std::to_string(offset_bytes) +
+             " of the volume: they should be of "
+             "write " +
+             std::to_string(version) + " of " + std::to_string(writes_) +
+             "; this is a fault of the program, please report it with the command";
     }
     from = from.subspan(length);
     offset_bytes += length;

@@ -65,8 +65,12 @@ OpenOptions OptionsFor(const ReplaySettings& settings, bool paper) {
   options.log_whole_stripes = paper;
   options.auto_commit = settings.commit_every != 0U;
   options.entropy = settings.seed;
-  // A replay is not interrupted: what recovery would cost need not be bounded.
-  options.checkpoint = {.log_bytes = std::numeric_limits<uint64_t>::max(), .interval_us = 0};
+  if (paper) {
+    // Which has none while it runs.
+    options.checkpoint = {.log_bytes = std::numeric_limits<uint64_t>::max(), .interval_us = 0};
+  } else if (settings.speed > 0 && !settings.commit_every) {
+    options.commit.idle_us = 60'000'000;  // as a mount does
+  }
   return options;
 }
 
@@ -101,7 +105,9 @@ Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes)
         DivideUp(volume_bytes, stripe_bytes) * (100 + SpareSlotPercent(settings)) / 100 +
         kSpareStripes;
     if (stripes > std::numeric_limits<uint32_t>::max()) {
-      return Fail(ErrorCode::kNoSpace, "the trace touches more than an array can hold");
+      return Fail(ErrorCode::kNoSpace,
+                  "the trace touches " + std::to_string(volume_bytes >> 30) +
+                      " GiB, more than an array can hold: take a part of it by --limit");
     }
     const Result<uint64_t> bytes = SsdBytesForStripes(request, static_cast<uint32_t>(stripes));
     EPLOG_TRY(bytes);

@@ -1,6 +1,7 @@
 #include "replay/feed.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/types.h"
@@ -22,10 +23,15 @@ Result<std::unique_ptr<Feed>> Feed::Open(const ReplaySettings& settings,
 
 Status Feed::LookThrough() {
   const auto& names = settings_.traces;
-  if (std::find(names.begin(), names.end(), "-") != names.end()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "a trace is read twice, first for the places that it touches: give a file instead "
-                "of standard input");
+  for (const std::string& name : names) {
+    std::error_code error;
+    const auto status = std::filesystem::status(name, error);
+    if (name == "-" || (std::filesystem::exists(status) && !is_regular_file(status))) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  name +
+                      ": a trace is read twice, first for the places that it touches: give a "
+                      "file instead of standard input or a pipe");
+    }
   }
   if (names.size() == 1) {
     auto source = OpenTrace(names.front(), settings_.trace);
@@ -34,7 +40,8 @@ Status Feed::LookThrough() {
     }
     if (const auto bytes = (*source)->working_set_bytes()) {
       dense_ = true;
-      span_bytes_ = *bytes;
+      span_bytes_ = RoundUp(*bytes, kSectorBytes);
+      has_times_ = (*source)->has_times();
       total_ = (*source)->progress().total * settings_.repeat;
       total_ = settings_.limit == 0 ? total_ : std::min(total_, settings_.limit);
       return OkStatus();
@@ -52,6 +59,7 @@ Status Feed::LookThrough() {
       EPLOG_TRY(read);
       count = *read;
       for (size_t i = 0; i < count && (settings_.limit == 0 || total_ < settings_.limit); ++i) {
+        batch[i].volume = NumberOf(**source, batch[i].volume);
         EPLOG_TRY(compactor_.Note(batch[i]));
         ++total_;
       }
@@ -70,6 +78,15 @@ Status Feed::LookThrough() {
                 names.front() + " holds no read and no write: there is nothing to replay");
   }
   return OkStatus();
+}
+
+// Each source numbers its volumes as they come; here they are known by name.
+uint32_t Feed::NumberOf(const TraceSource& source, uint32_t volume) {
+  if (source.volumes().size() <= volume) {
+    return volume;
+  }
+  const auto next = static_cast<uint32_t>(numbers_.size());
+  return numbers_.try_emplace(source.volumes()[volume], next).first->second;
 }
 
 Status Feed::Rewind() {
@@ -101,7 +118,7 @@ Result<bool> Feed::Fill() {
       return true;
     }
     if (next_trace_ == settings_.traces.size()) {
-      if (++round_ == settings_.repeat) {
+      if (++round_ >= settings_.repeat) {
         return false;
       }
       next_trace_ = 0;
@@ -134,6 +151,7 @@ Result<std::optional<TraceRequest>> Feed::Next() {
       }
     }
     TraceRequest request = batch_[batch_at_++];
+    request.volume = NumberOf(*source_, request.volume);
     request.time_us += time_base_us_;
     last_us_ = request.time_us;
     ++given_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,11 +43,13 @@ class Feed {
   Status LookThrough();
   Status OpenNext();
   Result<bool> Fill();
+  uint32_t NumberOf(const TraceSource& source, uint32_t volume);
   [[nodiscard]] std::optional<TraceRequest> Place(const TraceRequest& request) const;
 
   ReplaySettings settings_;
   std::function<void(uint64_t)> looked_at_;
   Compactor compactor_;
+  std::map<std::string, uint32_t> numbers_;  // of volumes
   bool dense_ = false;
   bool has_times_ = true;
   uint64_t span_bytes_ = 0;

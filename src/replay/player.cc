@@ -1,6 +1,7 @@
 #include "replay/player.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "runtime/task_group.h"
@@ -13,6 +14,12 @@ constexpr size_t kPrefillAtOnce = 8;
 constexpr uint64_t kVerifyBytes = uint64_t{1} << 20;
 constexpr size_t kMostSamples = 2048;
 constexpr uint64_t kOverheadEvery = 1000;  // write requests
+constexpr uint64_t kMostWaiting = 4096;
+
+// What a read leaves alone is not what was there by chance.
+void Poison(std::span<std::byte> bytes) {
+  std::memset(bytes.data(), 0xA5, bytes.size());
+}
 
 }  // namespace
 
@@ -69,23 +76,39 @@ Task<Status> Player::Play(std::function<void(uint64_t)> progress) {
   co_return status;
 }
 
+// The next request, not while parity is being committed. Whose write completes a period is the last
+// before a commit: which requests that covers depends on no times.
+Task<std::optional<Player::Taken>> Player::Take() {
+  while (committing_ && failure_.ok()) {
+    co_await changed_.Wait();
+  }
+  if (!failure_.ok() || ended_) {
+    co_return std::nullopt;
+  }
+  auto next = feed_.Next();
+  if (!next.ok() || !*next) {
+    ended_ = true;
+    Stop(next.ok() ? OkStatus() : Status(Fail(std::move(next).error())));
+    co_return std::nullopt;
+  }
+  Taken taken{**next};
+  const uint64_t every = settings_.commit_every.value_or(0);
+  if (taken.request.op == TraceOp::kWrite && every != 0 && ++taken_writes_ % every == 0) {
+    taken.commit = committing_ = true;
+  }
+  ++running_;
+  co_return taken;
+}
+
 // Closed loop: the next request comes when one has ended.
 Task<void> Player::Worker() {
-  while (failure_.ok() && !ended_) {
-    while (committing_) {
-      co_await changed_.Wait();
-    }
-    if (ended_) {
+  while (true) {
+    Task<std::optional<Taken>> taking = Take();
+    const std::optional<Taken> taken = co_await taking;
+    if (!taken) {
       break;
     }
-    auto next = feed_.Next();
-    if (!next.ok() || !*next) {
-      ended_ = true;
-      Stop(next.ok() ? OkStatus() : Status(Fail(std::move(next).error())));
-      break;
-    }
-    ++running_;
-    Task<void> send = Send(**next);
+    Task<void> send = Send(*taken, loop_.NowUs());
     co_await send;
   }
   --workers_;
@@ -94,33 +117,38 @@ Task<void> Player::Worker() {
 
 // Open loop: requests come at their times, whatever became of those before.
 Task<void> Player::OpenLoop() {
-  while (failure_.ok()) {
-    while (committing_) {
-      co_await changed_.Wait();
-    }
-    auto next = feed_.Next();
-    if (!next.ok() || !*next) {
-      Stop(next.ok() ? OkStatus() : Status(Fail(std::move(next).error())));
+  while (true) {
+    Task<std::optional<Taken>> taking = Take();
+    const std::optional<Taken> taken = co_await taking;
+    if (!taken) {
       break;
     }
-    const auto due =
-        begun_us_ + static_cast<uint64_t>(static_cast<double>((*next)->time_us) / settings_.speed);
+    const double us = static_cast<double>(taken->request.time_us) / settings_.speed;
+    const uint64_t due = begun_us_ + static_cast<uint64_t>(us);
     if (due > loop_.NowUs()) {
       co_await loop_.Sleep(due - loop_.NowUs());
     }
-    ++running_;
-    loop_.Spawn(Send(**next));
+    if (running_ > kMostWaiting) {
+      Stop(Fail(ErrorCode::kBusy,
+                "more than " + std::to_string(kMostWaiting) + " requests wait " +
+                    std::to_string(taken->request.time_us / 1'000'000) +
+                    " s after the trace's beginning: it comes faster than these devices can serve "
+                    "it; give a lower --speed, or max"));
+      --running_;
+      break;
+    }
+    loop_.Spawn(Send(*taken, due));
   }
   --workers_;
   changed_.NotifyAll();
 }
 
-Task<void> Player::Send(TraceRequest request) {
-  const uint64_t since = loop_.NowUs();
+Task<void> Player::Send(Taken taken, uint64_t since_us) {
+  const TraceRequest& request = taken.request;
   const bool write = request.op == TraceOp::kWrite;
   Task<Status> run = Run(request);
   Status status = co_await run;
-  const uint64_t us = loop_.NowUs() - since;
+  const uint64_t us = loop_.NowUs() - since_us;
   if (request.op == TraceOp::kRead || write) {
     (write ? result_.write_latency_us : result_.read_latency_us).Add(us);
     result_.latency_us.Add(us);
@@ -135,8 +163,10 @@ Task<void> Player::Send(TraceRequest request) {
   if (write) {
     Sample();
   }
-  Task<void> commit = CommitIfDue(write);
-  co_await commit;
+  if (taken.commit) {
+    Task<void> commit = CommitAlone();
+    co_await commit;
+  }
   --running_;
   changed_.NotifyAll();
   if (progress_ && result_.requests % 1000 == 0) {
@@ -196,6 +226,7 @@ Task<Status> Player::Read(TraceRequest request) {
   Task<void> turn = WaitForTurn(place);
   co_await turn;
   const Buffer buffer = pool_.Get(request.length_bytes);
+  Poison(buffer.span());
   Task<Status> read = target_.Read(request.offset_bytes, buffer.span());
   Status status = co_await read;
   const std::string wrong = status.ok() ? content_.Check(request.offset_bytes, buffer.span()) : "";
@@ -215,19 +246,15 @@ Task<Status> Player::FlushIfDue() {
   co_return co_await flush;
 }
 
-// With nothing else in flight, so that what a commit covers does not depend on times.
-Task<void> Player::CommitIfDue(bool wrote) {
-  const uint64_t every = settings_.commit_every.value_or(0);
-  if (!wrote || every == 0 || result_.write_requests % every != 0 || committing_) {
-    co_return;
-  }
-  committing_ = true;
+// When all that were taken before have ended.
+Task<void> Player::CommitAlone() {
   while (running_ != 1) {
     co_await changed_.Wait();
   }
-  Task<Status> commit = target_.Commit();
-  Status status = co_await commit;
-  Stop(std::move(status));
+  if (failure_.ok()) {
+    Task<Status> commit = target_.Commit();
+    Stop(co_await commit);
+  }
   committing_ = false;
   changed_.NotifyAll();
 }
@@ -279,6 +306,7 @@ void Player::Stop(Status status) {
 Task<Status> Player::Verify() {
   for (uint64_t at = 0; at < content_.size_bytes(); at += kVerifyBytes) {
     const Buffer buffer = pool_.Get(std::min(kVerifyBytes, content_.size_bytes() - at));
+    Poison(buffer.span());
     Task<Status> read = target_.Read(at, buffer.span());
     Status status = co_await read;
     EPLOG_CO_TRY(status);

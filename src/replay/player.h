@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 
 #include "base/buffer.h"
@@ -48,13 +49,19 @@ class Player {
 
   Task<void> Worker();
   Task<void> OpenLoop();
-  Task<void> Send(TraceRequest request);
+  struct Taken {
+    TraceRequest request;
+    bool commit = false;  // after it
+  };
+  Task<std::optional<Taken>> Take();
+  // `since_us`: when it should have been sent.
+  Task<void> Send(Taken taken, uint64_t since_us);
   Task<Status> Run(TraceRequest request);
   Task<Status> Write(TraceRequest request);
   Task<Status> Read(TraceRequest request);
   Task<void> WaitForTurn(Place place);
   Task<Status> FlushIfDue();
-  Task<void> CommitIfDue(bool wrote);
+  Task<void> CommitAlone();
   void Sample();
   void Stop(Status status);
   [[nodiscard]] uint64_t WrittenToSsds() const;
@@ -71,6 +78,7 @@ class Player {
 
   std::list<InFlight> in_flight_;  // in order of arrival
   Event changed_;
+  uint64_t taken_writes_ = 0;
   uint64_t sent_ = 0;
   uint64_t running_ = 0;  // requests that are sent or wait for their turn
   uint64_t workers_ = 0;

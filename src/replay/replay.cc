@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "layout/geometry.h"
 #include "replay/feed.h"
 #include "replay/player.h"
 #include "replay/target.h"
@@ -13,11 +14,13 @@
 namespace eplog {
 namespace {
 
+constexpr uint64_t kSettleUs = 10'000'000;
+
 Status Refuse(std::string what) {
   return Fail(ErrorCode::kInvalidArgument, std::move(what));
 }
 
-Status CheckSettings(const ReplaySettings& settings) {
+Status CheckSettings(const ReplaySettings& settings, std::span<const Policy> policies) {
   if (settings.traces.empty()) {
     return Refuse("no trace is given");
   }
@@ -25,6 +28,24 @@ Status CheckSettings(const ReplaySettings& settings) {
     return Refuse(
         "level and SSDs do not fit: level 4 + m has m parity chunks, from 1 to 4, and "
         "needs more than m SSDs");
+  }
+  if (settings.ssds > kMaxSsds) {
+    return Refuse("--ssds " + std::to_string(settings.ssds) + ": there may be at most " +
+                  std::to_string(kMaxSsds));
+  }
+  const bool others = std::any_of(policies.begin(), policies.end(), [](Policy policy) {
+    return policy == Policy::kMd || policy == Policy::kPl;
+  });
+  if (others && settings.ssds - settings.parity < 2) {
+    return Refuse("md and pl need two data chunks a stripe: give more --ssds, or --policy eplog");
+  }
+  if (settings.buffers.device_chunks > kMaxBufferChunks / settings.ssds ||
+      settings.buffers.stripes > kMaxBufferChunks / settings.ssds) {
+    return Refuse("the buffers are larger than " + std::to_string(kMaxBufferChunks) +
+                  " chunks together");
+  }
+  if (settings.ssd_bytes > (uint64_t{8} << 40)) {
+    return Refuse("an SSD has at most 8 TiB here: give a smaller --ssd-size");
   }
   if (settings.queue_depth == 0 || settings.queue_depth > 4096) {
     return Refuse("the queue depth must be from 1 to 4096");
@@ -52,10 +73,10 @@ Task<Result<std::unique_ptr<Target>>> MakeTarget(EventLoop& loop, Rig& rig,
                                                  const ReplaySettings& settings, Policy policy,
                                                  uint64_t volume_bytes) {
   if (policy == Policy::kMd) {
-    co_return MakeMdTarget(loop, rig, settings);
+    co_return MakeMdTarget(loop, rig, settings, volume_bytes);
   }
   if (policy == Policy::kPl) {
-    co_return MakePlTarget(loop, rig, settings);
+    co_return MakePlTarget(loop, rig, settings, volume_bytes);
   }
   Task<Result<std::unique_ptr<Target>>> making =
       MakeEplogTarget(loop, rig, settings, policy == Policy::kPaper, volume_bytes);
@@ -94,6 +115,18 @@ void TakeCounters(const Run& run, const Target& target, const Traffic& before) {
   result.wear = run.rig.wear();
 }
 
+// Asked for none, and had to, since slots or log ran out: the figures are of something else.
+Status CheckNoCommits(const Run& run) {
+  const bool none = run.settings.commit_every == 0U && !run.settings.commit_at_end;
+  if (!none || run.result.traffic.commits == 0) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kNoSpace,
+              "space ran out and parity had to be committed " +
+                  std::to_string(run.result.traffic.commits) +
+                  " times, with --commit-every off: give a larger --ssd-size or --log-size");
+}
+
 Task<Status> PlayOn(Run& run, Target& target) {
   Player player(run.loop, run.settings, run.feed, target, run.rig, run.result);
   Status status;
@@ -107,14 +140,30 @@ Task<Status> PlayOn(Run& run, Target& target) {
     status = co_await failing;
     EPLOG_CO_TRY(status);
   }
+  // What is in the devices' buffers is no work of the run.
+  co_await run.loop.Sleep(kSettleUs);
   run.rig.ResetCounters();
   const Traffic before = target.traffic();
   Task<Status> play = player.Play(run.progress);
   status = co_await play;
   EPLOG_CO_TRY(status);
   TakeCounters(run, target, before);
+  Status enough = CheckNoCommits(run);
+  EPLOG_CO_TRY(enough);
   Task<Status> verify = player.Verify();
-  co_return co_await verify;
+  status = co_await verify;
+  EPLOG_CO_TRY(status);
+  if (!run.settings.check_parity) {
+    co_return OkStatus();
+  }
+  for (auto ssd = static_cast<uint32_t>(run.settings.failed_ssds.size()); ssd < run.settings.parity;
+       ++ssd) {
+    Task<Status> failing = target.FailSsd(run.settings.ssds - 1 - ssd);
+    status = co_await failing;
+    EPLOG_CO_TRY(status);
+  }
+  Task<Status> again = player.Verify();
+  co_return co_await again;
 }
 
 Task<Status> RunPolicy(Run run) {
@@ -142,7 +191,7 @@ const char* PolicyName(Policy policy) {
 
 Result<ReplayResult> Replay(const ReplaySettings& settings, std::span<const Policy> policies,
                             const ReplayProgress& progress) {
-  EPLOG_TRY(CheckSettings(settings));
+  EPLOG_TRY(CheckSettings(settings, policies));
   auto opened = Feed::Open(settings, [&](uint64_t done) { progress("reading", done, 0); });
   if (!opened.ok()) {
     return Fail(std::move(opened).error());

@@ -1,8 +1,10 @@
 #include "replay/rig.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "device/forwarding_device.h"
 #include "device/request_check.h"
 #include "sim/drive.h"
 #include "sim/pattern_store.h"
@@ -54,12 +56,25 @@ class TimelessDevice final : public Device {
   sim::PatternStore content_;
 };
 
+// The beginning of a device: a log lies in the outer zone of a whole disk, not on a small disk.
+class FirstPart final : public ForwardingDevice {
+ public:
+  FirstPart(std::unique_ptr<Device> whole, uint64_t size_bytes)
+      : ForwardingDevice(std::move(whole)), size_bytes_(size_bytes) {}
+  [[nodiscard]] uint64_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  uint64_t size_bytes_;
+};
+
 // A simulated drive of either kind; `flash` gets it if it is an SSD.
 std::unique_ptr<Device> MakeSimulated(EventLoop& loop, const std::string& name,
                                       const sim::Drive& drive, uint64_t size_bytes,
                                       std::vector<sim::SimSsd*>* flash) {
   if (drive.hdd) {
-    return std::make_unique<sim::SimHdd>(loop, name, *drive.hdd, size_bytes);
+    const uint64_t whole = std::max(size_bytes, RoundDown(drive.capacity_bytes, kBlockBytes));
+    return std::make_unique<FirstPart>(std::make_unique<sim::SimHdd>(loop, name, *drive.hdd, whole),
+                                       size_bytes);
   }
   auto ssd = std::make_unique<sim::SimSsd>(loop, name, *drive.ssd, size_bytes);
   if (flash != nullptr) {

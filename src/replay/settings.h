@@ -55,6 +55,9 @@ struct ReplaySettings {
   double speed = 0;
   uint32_t queue_depth = 32;  // in flight at most, of speed 0
   uint64_t seed = 1;
+  // At the end everything is read twice, the second time without as many SSDs as parity can
+  // replace: so parity is right. For tests.
+  bool check_parity = false;
 };
 
 }  // namespace eplog

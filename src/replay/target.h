@@ -48,8 +48,8 @@ Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
                                                       const ReplaySettings& settings, bool paper,
                                                       uint64_t volume_bytes);
 Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
-                                             const ReplaySettings& settings);
+                                             const ReplaySettings& settings, uint64_t volume_bytes);
 Result<std::unique_ptr<Target>> MakePlTarget(EventLoop& loop, Rig& rig,
-                                             const ReplaySettings& settings);
+                                             const ReplaySettings& settings, uint64_t volume_bytes);
 
 }  // namespace eplog

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/random.h"
 #include "replay/feed.h"
 
 namespace eplog {
@@ -21,6 +22,7 @@ ReplaySettings Settings(const std::string& trace, uint32_t data, uint32_t parity
   settings.ssds = data + parity;
   settings.parity = parity;
   settings.devices = DeviceKind::kMemory;
+  settings.check_parity = true;
   return settings;
 }
 
@@ -154,6 +156,60 @@ TEST(Replay, DegradedAndWithEveryPolicy) {
     EXPECT_EQ(each.ssds[2].bytes_written, 0U) << PolicyName(each.policy);
     EXPECT_EQ(each.ssds[5].reads, 0U);
   }
+}
+
+TEST(Replay, LargerChunksTrimsAndFewerRequestsACommitThanInFlight) {
+  const std::string path = ::testing::TempDir() + "trims.txt";
+  {
+    std::ofstream out(path);
+    Random random(5);
+    for (int i = 0; i < 2'000; ++i) {
+      const char op = "wwwrtf"[random.Below(6)];
+      out << i * 50 << ",0," << random.Below(4000) * 1024 << "," << 1 + random.Below(40'000) << ","
+          << op << "\n";
+    }
+  }
+  ReplaySettings settings = Settings(path, 4, 2);
+  settings.trace.format = TraceFormat::kColumns;
+  const auto layout = ParseColumnLayout("time_us,disk,offset,size,op");
+  ASSERT_TRUE(layout.ok());
+  settings.trace.columns = *layout;
+  settings.chunk_bytes = 65'536;
+  settings.commit_every = 7;
+  settings.flush_every = 100;
+  for (const double speed : {0.0, 1.0, 10.0}) {
+    settings.speed = speed;
+    settings.devices = speed == 0 ? DeviceKind::kMemory : DeviceKind::kSimulated;
+    const auto result = Play(settings, kAll);
+    ASSERT_TRUE(result.ok()) << result.error().ToString();
+    for (const PolicyResult& each : result->policies) {
+      EXPECT_EQ(each.requests, 2'000U) << PolicyName(each.policy);
+      EXPECT_EQ(each.flash.gc_runs, 0U);
+    }
+  }
+  std::remove(path.c_str());
+}
+
+TEST(Replay, ComesTooFastForTheDevices) {
+  ReplaySettings settings = Settings("fin", 6, 2);
+  settings.limit = 200'000;
+  settings.devices = DeviceKind::kSimulated;
+  settings.speed = 1e6;
+  constexpr Policy kOne[] = {Policy::kMd};
+  const auto result = Play(settings, kOne);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("lower --speed"), std::string::npos);
+}
+
+TEST(Replay, SaysWhenSpaceRanOutWithoutCommits) {
+  ReplaySettings settings = Settings(kSmall, 6, 2);
+  settings.prefill = true;
+  settings.commit_every = 0;
+  settings.log_bytes = uint64_t{64} << 20;
+  constexpr Policy kOne[] = {Policy::kEplog};
+  const auto result = Play(settings, kOne);
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("--log-size"), std::string::npos);
 }
 
 TEST(Replay, CommitsComeAfterSoManyWriteRequests) {
