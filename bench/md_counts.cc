@@ -43,6 +43,8 @@ struct Settings {
   uint32_t chunk_kib = 4;
   uint32_t size_mib = 256;
   uint32_t cached_lines = 256;
+  uint64_t request_kib =
+      124;  // what the disks of user-mode Linux take: 255 sectors, in whole pages
   bool many_submitters = false;
   bench::ReplayShape replay;
   bench::MachineTimes times;
@@ -170,6 +172,7 @@ Json RunStream(const Settings& settings, const StreamSpec& spec) {
   options.parity = settings.m();
   options.chunk_bytes = settings.chunk_kib << 10;
   options.cached_lines = settings.cached_lines;
+  options.plug.request_bytes = settings.request_kib << 10;
   options.one_submitter = !settings.many_submitters;
   auto made = MdArray::Make(loop, pointers, options);
   if (!made.ok()) {
@@ -312,6 +315,7 @@ int Main(int argc, char** argv) {
   run->add_flag("--batch", settings.replay.batch, "all at once, the next when all are done");
   run->add_option("--burst", settings.replay.burst, "so many at once");
   run->add_option("--cached-lines", settings.cached_lines, "stripe_cache_size");
+  run->add_option("--request-kib", settings.request_kib, "the longest member request");
   run->add_flag("--many-submitters", settings.many_submitters, "none waits for another one");
   run->add_option("--submit-us", settings.times.submit_us, "of the processor, a request");
   run->add_option("--io-us", settings.times.io_us, "of the server, a member request");

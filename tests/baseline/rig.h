@@ -58,6 +58,7 @@ struct RigShape {
   uint64_t log_bytes = uint64_t{1} << 20;
   uint32_t cached_lines = 256;
   ParityChoice choice = ParityChoice::kFewerReads;
+  bool one_submitter = false;
   uint64_t commit_memory_bytes = uint64_t{64} << 20;
   uint64_t seed = 1;
   uint64_t most_delay_us = 0;  // 0: requests complete in the next turn
@@ -118,6 +119,7 @@ class TargetRig {
     options.chunk_bytes = shape.chunk_bytes;
     options.cached_lines = shape.cached_lines;
     options.choice = shape.choice;
+    options.one_submitter = shape.one_submitter;
     auto made = MdArray::Make(loop, ssds, options);
     return made.ok() ? Result<std::unique_ptr<BlockTarget>>(std::move(*made)) : Fail(made.error());
   }
