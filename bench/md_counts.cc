@@ -21,6 +21,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -280,12 +281,16 @@ void Table(const std::string& path) {
                run.settings.replay.depth, mode);
     for (const char* what : kCounts) {
       const auto [least, most] = RealRange(run, what);
-      const std::string real =
-          least == most ? fmt::format("{}", least) : fmt::format("{}-{}", least, most);
-      const uint64_t count = ours.at("members_total").at(what);
+      const auto show = [what](uint64_t count) {
+        return std::string_view(what).ends_with("bytes")
+                   ? fmt::format("{:.1f}", static_cast<double>(count) / 1048576)
+                   : fmt::format("{}", count);
+      };
+      const std::string real = least == most ? show(least) : show(least) + " to " + show(most);
       const double ratio = RatioOf(run, what, ours);
       const char* const mark = std::abs(ratio - 1) > 0.03 ? "**" : "";
-      fmt::print(" {} / {} = {}{:.3f}{} |", count, real, mark, ratio, mark);
+      fmt::print(" {} / {} = {}{:.3f}{} |", show(ours.at("members_total").at(what)), real, mark,
+                 ratio, mark);
     }
     fmt::print("\n");
   }
