@@ -53,6 +53,7 @@ class Plug {
   Plug(EventLoop& loop, std::vector<Device*> devices, const PlugLimits& limits,
        TargetTraffic& traffic);
 
+  // The part is done later, never before this returns; parts added before it may be.
   void Add(const Part& part);
   // All that are there.
   Task<Status> FlushDevices();

@@ -168,6 +168,21 @@ TEST_P(RandomRequests, AreReadAsWritten) {
   }
 }
 
+TEST_P(RandomRequests, AreReadAsWrittenWhereDevicesAnswerAtOnce) {
+  RigShape shape = ShapeOf(GetParam(), 9);
+  shape.most_delay_us = 0;
+  shape.at_once = true;
+  TargetRig rig(shape);
+  VolumeModel model(rig.target->size_bytes());
+  Storm storm(rig, model, 9);
+  storm.Run(300, 8);
+  rig.Open(1);
+  storm.Run(300, 8);
+  storm.ReadAll();
+  ASSERT_TRUE(RunTask(rig.loop, rig.target->Commit()).ok());
+  ExpectConsistent(rig, 1);
+}
+
 TEST_P(RandomRequests, SurviveEveryChoiceOfFailedDevices) {
   const Case c = GetParam();
   const uint32_t devices = c.n + (c.kind == Kind::kPl ? c.m : 0);
