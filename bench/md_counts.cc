@@ -21,6 +21,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct Settings {
   uint32_t chunk_kib = 4;
   uint32_t size_mib = 256;
   uint32_t cached_lines = 256;
+  uint64_t request_kib =
+      124;  // what the disks of user-mode Linux take: 255 sectors, in whole pages
   bool many_submitters = false;
   bench::ReplayShape replay;
   bench::MachineTimes times;
@@ -170,6 +173,7 @@ Json RunStream(const Settings& settings, const StreamSpec& spec) {
   options.parity = settings.m();
   options.chunk_bytes = settings.chunk_kib << 10;
   options.cached_lines = settings.cached_lines;
+  options.plug.request_bytes = settings.request_kib << 10;
   options.one_submitter = !settings.many_submitters;
   auto made = MdArray::Make(loop, pointers, options);
   if (!made.ok()) {
@@ -277,12 +281,16 @@ void Table(const std::string& path) {
                run.settings.replay.depth, mode);
     for (const char* what : kCounts) {
       const auto [least, most] = RealRange(run, what);
-      const std::string real =
-          least == most ? fmt::format("{}", least) : fmt::format("{}-{}", least, most);
-      const uint64_t count = ours.at("members_total").at(what);
+      const auto show = [what](uint64_t count) {
+        return std::string_view(what).ends_with("bytes")
+                   ? fmt::format("{:.1f}", static_cast<double>(count) / 1048576)
+                   : fmt::format("{}", count);
+      };
+      const std::string real = least == most ? show(least) : show(least) + " to " + show(most);
       const double ratio = RatioOf(run, what, ours);
       const char* const mark = std::abs(ratio - 1) > 0.03 ? "**" : "";
-      fmt::print(" {} / {} = {}{:.3f}{} |", count, real, mark, ratio, mark);
+      fmt::print(" {} / {} = {}{:.3f}{} |", show(ours.at("members_total").at(what)), real, mark,
+                 ratio, mark);
     }
     fmt::print("\n");
   }
@@ -312,6 +320,7 @@ int Main(int argc, char** argv) {
   run->add_flag("--batch", settings.replay.batch, "all at once, the next when all are done");
   run->add_option("--burst", settings.replay.burst, "so many at once");
   run->add_option("--cached-lines", settings.cached_lines, "stripe_cache_size");
+  run->add_option("--request-kib", settings.request_kib, "the longest member request");
   run->add_flag("--many-submitters", settings.many_submitters, "none waits for another one");
   run->add_option("--submit-us", settings.times.submit_us, "of the processor, a request");
   run->add_option("--io-us", settings.times.io_us, "of the server, a member request");

@@ -61,33 +61,38 @@ same = lambda other: all(other[key] == value for key, value in run.items())
 data = json.load(open(truth, encoding="utf-8")) if os.path.exists(truth) else {"runs": []}
 data["measured"] = "Linux 6.1 MD in user-mode Linux, fresh array, --assume-clean, stripe_cache_size 256, libaio, O_DIRECT"
 data["runs"] = [other for other in data["runs"] if not same(other)] + [dict(run, real=repeats)]
+streams, modes = ["uniform", "mix", "sequential", "large", "msr", "fin1"], ["one", "batch", "free"]
+data["runs"].sort(key=lambda r: (streams.index(r["stream"]), r["chunk_kib"], modes.index(r["mode"]), r["level"]))
 open(truth, "w", encoding="utf-8").write(json.dumps(data, indent=1) + "\n")
 PYTHON
   echo "measured: $name, RAID-$level, chunk $chunk KiB, $depth in flight ($mode)"
 }
 
-stream() {  # NAME FILE COLUMNS SIZE
+stream() {  # NAME FILE COLUMNS SIZE WAYS: words of one batch free, and chunk64: one, with chunks of 64 KiB
   # shellcheck disable=SC2254
   case $1 in $ONLY) ;; *) return 0 ;; esac
   if [ ! -e "$2" ]; then
     echo "SKIPPED: $1, there is no $2"
     return 0
   fi
-  local level
+  local level way
   for level in 5 6; do
-    measure "$1" "$2" "$3" 4 "$4" "$level" one 1
-    measure "$1" "$2" "$3" 4 "$4" "$level" batch 16
-    measure "$1" "$2" "$3" 4 "$4" "$level" free 16
-    measure "$1" "$2" "$3" 64 "$4" "$level" one 1
+    for way in $5; do
+      case $way in
+        one) measure "$1" "$2" "$3" 4 "$4" "$level" one 1 ;;
+        batch | free) measure "$1" "$2" "$3" 4 "$4" "$level" "$way" 16 ;;
+        chunk64) measure "$1" "$2" "$3" 64 "$4" "$level" one 1 ;;
+      esac
+    done
   done
 }
 
-stream uniform bench/streams/uniform.toml "" 256
-stream mix bench/streams/mix.toml "" 256
-stream sequential bench/streams/sequential.toml "" 256
-stream large bench/streams/large.toml "" 256
-stream msr "$TRACES/msr.cut.per_10k.rw_20_80.105.trace" "time_ms,skip,offset,size,op:1=r" 512
-stream fin1 "$TRACES/fin1.trace.xz" "time_ms,disk,lba512,pages4k,op:0=w" 256
+stream uniform bench/streams/uniform.toml "" 256 "one batch free"
+stream mix bench/streams/mix.toml "" 256 "one batch free chunk64"
+stream sequential bench/streams/sequential.toml "" 256 "one batch free"
+stream large bench/streams/large.toml "" 256 "one batch free chunk64"
+stream msr "$TRACES/msr.cut.per_10k.rw_20_80.105.trace" "time_ms,skip,offset,size,op:1=r" 512 "one batch free chunk64"
+stream fin1 "$TRACES/fin1.trace.xz" "time_ms,disk,lba512,pages4k,op:0=w" 256 "one batch free"
 
 "$COUNTS" table "$TRUTH" >"$WORK/table"
 cat "$WORK/table"

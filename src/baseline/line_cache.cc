@@ -13,9 +13,10 @@ constexpr uint64_t kUnknown = UINT64_MAX;
 }  // namespace
 
 void Line::PartDone(uint32_t tag, const Status& status) {
-  if (!status.ok()) {
-    flight_status = flight_status.ok() ? status : std::move(flight_status);
-  } else if (flight == Flight::kReading) {
+  if (!status.ok() && flight_status.ok()) {
+    flight_status = status;
+  }
+  if (status.ok() && flight == Flight::kReading) {
     uptodate |= uint64_t{1} << tag;
   }
   if (--parts_in_flight == 0) {

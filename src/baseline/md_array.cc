@@ -66,7 +66,7 @@ MdArray::MdArray(EventLoop& loop, std::vector<Device*> ssds, const Placement& pl
       code_(placement.k(), placement.m()),
       traffic_(placement.n(), 0),
       scratch_(pool_.Get(size_t{kPageBytes} * (1 + placement.m()))),
-      plug_(loop, ssds_, options.max_request_bytes, traffic_),
+      plug_(loop, ssds_, options.plug, traffic_),
       cache_(loop, pool_, *this, options.cached_lines, placement.n()),
       submitter_(loop),
       drained_(loop),
@@ -90,20 +90,20 @@ Task<Status> MdArray::Read(uint64_t offset_bytes, std::span<std::byte> into) {
   co_return co_await read;
 }
 
-Task<AsyncMutex::Guard> MdArray::Submit() {
+Task<Submitter::Turn> MdArray::Submit() {
   if (!options_.one_submitter) {
-    co_return AsyncMutex::Guard();
+    co_return Submitter::Turn();
   }
-  Task<AsyncMutex::Guard> locking = submitter_.Lock();
-  co_return co_await locking;
+  Task<Submitter::Turn> waiting = submitter_.Wait();
+  co_return co_await waiting;
 }
 
 Task<Status> MdArray::ReadChunks(uint64_t offset_bytes, std::span<std::byte> into) {
   PartGroup group(loop_, plug_);
-  Task<AsyncMutex::Guard> submitting = Submit();
-  AsyncMutex::Guard submitter = co_await submitting;
+  Task<Submitter::Turn> submitting = Submit();
+  Submitter::Turn turn = co_await submitting;
   AddChunkReads(group, placement_, offset_bytes, into);
-  submitter.Release();
+  turn.End();
   Task<Status> all = group.Wait();
   co_return co_await all;
 }
@@ -120,11 +120,11 @@ std::vector<LinePiece> MdArray::CutPieces(uint64_t offset_bytes, std::byte* memo
 Task<Status> MdArray::ReadLines(uint64_t offset_bytes, std::span<std::byte> into) {
   LineRequest request(loop_);
   const auto pieces = CutPieces(offset_bytes, into.data(), into.size(), request);
-  Task<AsyncMutex::Guard> submitting = Submit();
-  AsyncMutex::Guard submitter = co_await submitting;
+  Task<Submitter::Turn> submitting = Submit();
+  Submitter::Turn turn = co_await submitting;
   Task<void> adding = AddReads(pieces);
   co_await adding;
-  submitter.Release();
+  turn.End();
   Task<void> all = request.pieces.Wait();
   co_await all;
   co_return std::move(request.status);
@@ -152,11 +152,11 @@ Task<Status> MdArray::Write(uint64_t offset_bytes, std::span<const std::byte> fr
   LineRequest request(loop_);
   auto* const memory = const_cast<std::byte*>(from.data());  // of a write: only read
   const auto pieces = CutPieces(offset_bytes, memory, from.size(), request);
-  Task<AsyncMutex::Guard> submitting = Submit();
-  AsyncMutex::Guard submitter = co_await submitting;
+  Task<Submitter::Turn> submitting = Submit();
+  Submitter::Turn turn = co_await submitting;
   Task<void> adding = AddWrites(pieces);
   co_await adding;
-  submitter.Release();
+  turn.End();
   Task<void> all = request.pieces.Wait();
   co_await all;
   co_return std::move(request.status);

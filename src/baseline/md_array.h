@@ -25,6 +25,7 @@
 #include "baseline/md_plan.h"
 #include "baseline/placement.h"
 #include "baseline/plug.h"
+#include "baseline/submitter.h"
 #include "device/device.h"
 #include "erasure/erasure.h"
 #include "runtime/event_loop.h"
@@ -36,7 +37,7 @@ struct MdOptions {
   uint32_t chunk_bytes = kMinChunkBytes;
   uint32_t cached_lines = 256;  // stripe_cache_size; at least 8
   ParityChoice choice = ParityChoice::kFewerReads;
-  uint64_t max_request_bytes = uint64_t{128} << 10;  // where a plug of Linux lets go
+  PlugLimits plug = {.request_bytes = uint64_t{1} << 20, .requests = 64};  // as in Linux
   // Requests come from one thread, which Linux lets wait inside a request that has to wait for
   // another one or for a free line: so do all behind it. Else each waits for itself.
   bool one_submitter = false;
@@ -76,7 +77,7 @@ class MdArray final : public BlockTarget, private LineOwner {
   Task<Status> ReadLines(uint64_t offset_bytes, std::span<std::byte> into);
   [[nodiscard]] std::vector<LinePiece> CutPieces(uint64_t offset_bytes, std::byte* memory,
                                                  uint64_t length_bytes, LineRequest& request) const;
-  Task<AsyncMutex::Guard> Submit();
+  Task<Submitter::Turn> Submit();
   Task<void> AddWrites(std::span<const LinePiece> pieces);
   Task<void> AddReads(std::span<const LinePiece> pieces);
 
@@ -108,7 +109,7 @@ class MdArray final : public BlockTarget, private LineOwner {
   Plug plug_;
   LineCache cache_;
   std::deque<Line*> queue_;
-  AsyncMutex submitter_;   // who is being submitted, with one_submitter
+  Submitter submitter_;
   bool handling_ = false;  // a turn through the queue is under way or will come
   Event drained_;          // writes were taken into the pages of some line
   WaitGroup requests_;

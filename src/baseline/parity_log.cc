@@ -43,9 +43,9 @@ void ParityLog::Record(uint64_t line, uint64_t place) {
 }
 
 const std::vector<uint64_t>& ParityLog::PlacesOf(uint64_t line) const {
-  static const std::vector<uint64_t> kNone;
+  static const std::vector<uint64_t> none;
   const auto found = lines_.find(line);
-  return found == lines_.end() ? kNone : found->second;
+  return found == lines_.end() ? none : found->second;
 }
 
 bool ParityLog::Holds(uint64_t line, uint64_t place) const {

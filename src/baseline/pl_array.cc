@@ -81,7 +81,7 @@ PlArray::PlArray(EventLoop& loop, std::vector<Device*> devices, const Placement&
       options_(options),
       code_(placement.k(), placement.m()),
       traffic_(placement.n(), placement.m()),
-      plug_(loop, devices_, options.max_request_bytes, traffic_),
+      plug_(loop, devices_, options.plug, traffic_),
       log_(loop, places),
       locks_(loop),
       committing_(loop),

@@ -36,7 +36,7 @@ namespace eplog {
 
 struct PlOptions {
   uint32_t chunk_bytes = kMinChunkBytes;
-  uint64_t max_request_bytes = uint64_t{512} << 10;
+  PlugLimits plug;
   uint64_t commit_memory_bytes = uint64_t{64} << 20;  // of merged differences
 };
 

@@ -33,12 +33,13 @@ std::vector<iovec> VectorsOf(const std::vector<Part>& parts) {
 
 }  // namespace
 
-Plug::Plug(EventLoop& loop, std::vector<Device*> devices, uint64_t max_request_bytes,
+Plug::Plug(EventLoop& loop, std::vector<Device*> devices, const PlugLimits& limits,
            TargetTraffic& traffic)
     : loop_(loop),
       devices_(std::move(devices)),
-      max_request_bytes_(max_request_bytes),
+      limits_(limits),
       traffic_(traffic),
+      runs_(devices_.size()),
       in_flight_(loop) {
   EPLOG_CHECK(traffic.ssds.size() + traffic.logs.size() == devices_.size(), "all are counted");
 }
@@ -50,21 +51,51 @@ DeviceTraffic& Plug::TrafficOf(DeviceIndex device) {
 
 void Plug::Add(const Part& part) {
   EPLOG_CHECK(devices_[part.device.value] != nullptr, "a failed device is not asked");
+  if (!Joins(part)) {
+    if (requests_ >= limits_.requests) {
+      Send();
+    }
+    ++requests_;
+    runs_[part.device.value] = {IsWrite(part.io_class), part.offset_bytes,
+                                part.offset_bytes + part.length_bytes};
+  }
   in_flight_.Add();
   waiting_.push_back(part);
-  if (waiting_.size() == 1) {
+  if (!leaving_) {
+    leaving_ = true;
     loop_.Spawn(Leave());
   }
 }
 
+bool Plug::Joins(const Part& part) {
+  Run& run = runs_[part.device.value];
+  const uint64_t end_bytes = part.offset_bytes + part.length_bytes;
+  const bool fits = run.end_bytes - run.begin_bytes + part.length_bytes <= limits_.request_bytes;
+  if (run.begin_bytes == run.end_bytes || run.write != IsWrite(part.io_class) || !fits ||
+      (part.offset_bytes != run.end_bytes && end_bytes != run.begin_bytes)) {
+    return false;
+  }
+  run.begin_bytes = std::min(run.begin_bytes, part.offset_bytes);
+  run.end_bytes = std::max(run.end_bytes, end_bytes);
+  return true;
+}
+
 Task<void> Plug::Leave() {
+  leaving_ = false;
+  Send();
+  co_return;
+}
+
+void Plug::Send() {
+  requests_ = 0;
+  runs_.assign(runs_.size(), {});
   std::vector<Part> parts = std::exchange(waiting_, {});
   std::stable_sort(parts.begin(), parts.end(), Before);
   for (size_t first = 0; first < parts.size();) {
     uint64_t length = parts[first].length_bytes;
     size_t end = first + 1;
     while (end < parts.size() && GoesOn(parts[end - 1], parts[end]) &&
-           length + parts[end].length_bytes <= max_request_bytes_ && end - first < kMostParts) {
+           length + parts[end].length_bytes <= limits_.request_bytes && end - first < kMostParts) {
       length += parts[end].length_bytes;
       ++end;
     }
@@ -72,7 +103,6 @@ Task<void> Plug::Leave() {
                        parts.begin() + static_cast<ptrdiff_t>(end)}));
     first = end;
   }
-  co_return;
 }
 
 Task<void> Plug::Issue(std::vector<Part> parts) {

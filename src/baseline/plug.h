@@ -1,5 +1,5 @@
 // Plug: holds requests to devices back until everything that is ready has run, so that those which
-// lie side by side on a device leave as one. It counts what it sends.
+// lie side by side on a device leave as one, as a plug of Linux does. It counts what it sends.
 //
 // The parts that come together are those which were added in one turn of the loop: by one request,
 // by the handling of several lines, or by several coroutines that were woken together. Only parts
@@ -39,13 +39,21 @@ struct Part {
   uint32_t tag = 0;
 };
 
+struct PlugLimits {
+  // A request is no longer, unless a part is by itself.
+  uint64_t request_bytes = uint64_t{1} << 20;
+  // With so many requests it lets go at once.
+  size_t requests = SIZE_MAX;
+};
+
 class Plug {
  public:
   // `devices`: SSDs, then log devices, as many as `traffic` has; borrowed; null where failed (never
-  // asked). A request is at most `max_request_bytes` long, unless a part is longer by itself.
-  Plug(EventLoop& loop, std::vector<Device*> devices, uint64_t max_request_bytes,
+  // asked).
+  Plug(EventLoop& loop, std::vector<Device*> devices, const PlugLimits& limits,
        TargetTraffic& traffic);
 
+  // The part is done later, never before this returns; parts added before it may be.
   void Add(const Part& part);
   // All that are there.
   Task<Status> FlushDevices();
@@ -54,15 +62,26 @@ class Plug {
 
  private:
   [[nodiscard]] DeviceTraffic& TrafficOf(DeviceIndex device);
+  // Whether the part goes on where the last one of its device begins or ends.
+  [[nodiscard]] bool Joins(const Part& part);
   Task<void> Leave();
+  void Send();
   Task<void> Issue(std::vector<Part> parts);
   Task<Status> FlushDevice(DeviceIndex device);
 
   EventLoop& loop_;
   std::vector<Device*> devices_;
-  uint64_t max_request_bytes_;
+  PlugLimits limits_;
   TargetTraffic& traffic_;
   std::vector<Part> waiting_;
+  struct Run {
+    bool write = false;
+    uint64_t begin_bytes = 0;
+    uint64_t end_bytes = 0;  // = begin: nothing of this device waits
+  };
+  std::vector<Run> runs_;  // what was added last, of each device
+  size_t requests_ = 0;    // that wait, about
+  bool leaving_ = false;
   WaitGroup in_flight_;
 };
 

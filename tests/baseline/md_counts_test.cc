@@ -46,8 +46,6 @@ class MdCounts : public ::testing::Test {
   }
 
   std::unique_ptr<TargetRig> rig_;
-
- private:
   Counts requests_;
   Counts pages_;
 };
@@ -162,6 +160,21 @@ TEST_F(MdCounts, WritesOfTheSamePageFollowEachOther) {
   Make(8, 2);
   ASSERT_TRUE(rig_->WriteAll({{0, 4096}, {0, 4096}, {0, 4096}}).ok());
   EXPECT_EQ(Pages(), (Counts{3, 9}));
+}
+
+// A page, the same page again, and the rest of its line: if all wait behind the second, the rest
+// comes too late for the first.
+TEST_F(MdCounts, OneSubmitterStandsStillWhileARequestWaits) {
+  for (const bool one_submitter : {false, true}) {
+    RigShape shape;
+    shape.n = 7;
+    shape.m = 1;
+    shape.one_submitter = one_submitter;
+    rig_ = std::make_unique<TargetRig>(shape);
+    pages_ = {};
+    ASSERT_TRUE(rig_->WriteAll({{0, 4096}, {0, 4096}, {4096, 5 * 4096}}).ok());
+    EXPECT_EQ(Pages(), (one_submitter ? Counts{2, 2 + 7} : Counts{0, 7 + 2}));
+  }
 }
 
 TEST_F(MdCounts, PartsOfOnePageMeet) {

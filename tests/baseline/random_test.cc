@@ -130,6 +130,11 @@ struct Case {
   uint32_t chunk_bytes;
 };
 
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << (c.kind == Kind::kMd ? "md" : "pl") << c.n << "x" << c.m << "chunk"
+             << c.chunk_bytes;
+}
+
 class RandomRequests : public ::testing::TestWithParam<Case> {
  protected:
   static RigShape ShapeOf(const Case& c, uint64_t seed) {
@@ -143,6 +148,8 @@ class RandomRequests : public ::testing::TestWithParam<Case> {
     shape.cached_lines = 16;               // of 24
     shape.commit_memory_bytes = uint64_t{32} << 10;
     shape.seed = seed;
+    shape.one_submitter = seed % 2 != 0;
+    shape.choice = static_cast<ParityChoice>(seed % 3);
     shape.most_delay_us = 200;
     return shape;
   }
@@ -159,6 +166,21 @@ TEST_P(RandomRequests, AreReadAsWritten) {
     ASSERT_TRUE(RunTask(rig.loop, rig.target->Commit()).ok());
     ExpectConsistent(rig, 0);
   }
+}
+
+TEST_P(RandomRequests, AreReadAsWrittenWhereDevicesAnswerAtOnce) {
+  RigShape shape = ShapeOf(GetParam(), 9);
+  shape.most_delay_us = 0;
+  shape.at_once = true;
+  TargetRig rig(shape);
+  VolumeModel model(rig.target->size_bytes());
+  Storm storm(rig, model, 9);
+  storm.Run(300, 8);
+  rig.Open(1);
+  storm.Run(300, 8);
+  storm.ReadAll();
+  ASSERT_TRUE(RunTask(rig.loop, rig.target->Commit()).ok());
+  ExpectConsistent(rig, 1);
 }
 
 TEST_P(RandomRequests, SurviveEveryChoiceOfFailedDevices) {
@@ -207,12 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RandomRequests,
                                            Case{Kind::kMd, 6, 3, 4096}, Case{Kind::kPl, 3, 1, 4096},
                                            Case{Kind::kPl, 5, 1, 8192}, Case{Kind::kPl, 6, 2, 4096},
                                            Case{Kind::kPl, 6, 3, 16384}),
-                         [](const ::testing::TestParamInfo<Case>& tested) {
-                           return (tested.param.kind == Kind::kMd ? "md" : "pl") +
-                                  std::to_string(tested.param.n) + "x" +
-                                  std::to_string(tested.param.m) + "chunk" +
-                                  std::to_string(tested.param.chunk_bytes);
-                         });
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace eplog::test

@@ -58,9 +58,11 @@ struct RigShape {
   uint64_t log_bytes = uint64_t{1} << 20;
   uint32_t cached_lines = 256;
   ParityChoice choice = ParityChoice::kFewerReads;
+  bool one_submitter = false;
   uint64_t commit_memory_bytes = uint64_t{64} << 20;
   uint64_t seed = 1;
   uint64_t most_delay_us = 0;  // 0: requests complete in the next turn
+  bool at_once = false;        // requests complete while they are made, and none waits for others
 };
 
 class TargetRig {
@@ -70,7 +72,7 @@ class TargetRig {
       const bool log = i >= shape.n;
       memory_.push_back(std::make_unique<MemoryDevice>(
           (log ? "log" : "ssd") + std::to_string(log ? i - shape.n : i),
-          log ? shape.log_bytes : shape.ssd_bytes, &loop));
+          log ? shape.log_bytes : shape.ssd_bytes, shape.at_once ? nullptr : &loop));
       Device* below = memory_.back().get();
       if (shape.most_delay_us != 0) {
         delayed_.push_back(
@@ -109,6 +111,7 @@ class TargetRig {
       PlOptions options;
       options.chunk_bytes = shape.chunk_bytes;
       options.commit_memory_bytes = shape.commit_memory_bytes;
+      options.plug.requests = shape.at_once ? 1 : options.plug.requests;
       auto made = PlArray::Make(loop, ssds, logs, options);
       return made.ok() ? Result<std::unique_ptr<BlockTarget>>(std::move(*made))
                        : Fail(made.error());
@@ -118,6 +121,8 @@ class TargetRig {
     options.chunk_bytes = shape.chunk_bytes;
     options.cached_lines = shape.cached_lines;
     options.choice = shape.choice;
+    options.one_submitter = shape.one_submitter;
+    options.plug.requests = shape.at_once ? 1 : options.plug.requests;
     auto made = MdArray::Make(loop, ssds, options);
     return made.ok() ? Result<std::unique_ptr<BlockTarget>>(std::move(*made)) : Fail(made.error());
   }

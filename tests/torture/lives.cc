@@ -111,9 +111,7 @@ void World::Crash(bool recovering) {
   const bool opening = recovering && power && superblock && !unreliable_.empty();
   const uint64_t draw = random_.Below(3);
   alone_ = opening && draw == 0;
-  if (power) {
-    LoseForgotten();
-  }
+  LoseForgotten(power);
   const bool torn = power && bus.stricken() && bus.struck_kind() == IoKind::kRepair;
   if (opening && draw != 2) {
     DeviceSet keeping = unreliable_;
@@ -269,9 +267,7 @@ void World::EndByClose() {
   if (random_.OneIn(2)) {
     // What a close left is durable.
     const bool power = random_.OneIn(2);
-    if (power) {
-      LoseForgotten();
-    }
+    LoseForgotten(power);
     machine_->Crash(random_, power);
   }
   if (random_.OneIn(3)) {

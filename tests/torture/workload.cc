@@ -147,6 +147,7 @@ Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length
   Task<Status> task = array_.Flush(id, offset_bytes, length_bytes);
   const Status status = co_await task;
   if (status.ok()) {
+    ++scene_.flushes_answered;
     oracle_.EndFlush(token, false);
   }
   EndUse(key);
@@ -162,6 +163,7 @@ Task<void> Workload::FlushAll() {
   Task<Status> task = array_.FlushAll();
   const Status status = co_await task;
   if (status.ok()) {
+    ++scene_.flushes_answered;
     oracle_.EndFlush(token, false);
   }
   Trace("flushed all");
@@ -227,6 +229,7 @@ Task<void> Workload::Checkpoint(CheckpointKind kind) {
   Task<Status> task = array_.Checkpoint(kind);
   const Status status = co_await task;
   if (status.ok()) {
+    ++scene_.flushes_answered;
     oracle_.EndFlush(token, true);
   }
   Trace("checkpoint counts");
@@ -318,6 +321,7 @@ Task<void> Workload::Close() {
   Task<Status> task = array_.Close();
   const Status status = co_await task;
   if (status.ok()) {
+    ++scene_.flushes_answered;
     oracle_.EndFlush(token, true);
   }
   closed_ = true;

@@ -36,6 +36,7 @@ struct Scene {
   std::function<bool(size_t device)> suspect = nullptr;
   // Everything on all devices was found right, or put right, and written down.
   std::function<void()> whole = nullptr;
+  uint64_t flushes_answered = 0;  // with success
 
   void Violate(const std::string& what) {
     if (violation.empty()) {

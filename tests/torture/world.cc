@@ -374,7 +374,7 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
-  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && random_.OneIn(2)) {
+  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && !random_.OneIn(3)) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
@@ -400,6 +400,9 @@ void World::MeetDoom(const Doom& doom) {
   if (doom.style == Doom::Style::kReadsBadly && inspecting_ == nullptr &&
       plan_.max_read_errors == 0) {
     return;  // an opening that cannot read its superblocks does without it
+  }
+  if (doom.style == Doom::Style::kFailsFlush) {
+    failed_flush_[doom.device] = scene_.flushes_answered;
   }
   doomed_.insert(doom.device);
   stale_.insert(doom.device);
@@ -487,24 +490,31 @@ void World::NoteRepaired() {
 
 // --------------------------------------------------------------------------------- what-if crashes
 
-// A flush of theirs failed, and a kill came before anybody was told: to the next process they are
-// well, and the next power cut takes what they did not keep.
+// A flush of theirs failed, and a kill came before the array could write that down (no flush was
+// answered since): to the next process they are well, and a power cut takes what they did not keep.
 DeviceSet World::Forgetful() const {
   DeviceSet devices;
   for (uint32_t i = 0; i < plan_.devices(); ++i) {
-    if (machine_->device(static_cast<uint8_t>(i)).IsForgetful()) {
-      devices.insert(static_cast<uint8_t>(i));
+    const auto device = static_cast<uint8_t>(i);
+    const auto failed = failed_flush_.find(device);
+    const bool unheard = failed != failed_flush_.end() && failed->second == scene_.flushes_answered;
+    if ((unheard || unheard_.contains(device)) && machine_->device(device).IsForgetful()) {
+      devices.insert(device);
     }
   }
   return devices;
 }
 
-// Before a power cut: what these lose may be anything, superblocks too.
-void World::LoseForgotten() {
-  for (const uint8_t device : Forgetful()) {
-    rotten_.insert(device);
-    stale_.insert(device);
-    away_.insert(device);
+// At a crash: a power cut takes what they forgot, which may be anything, superblocks too; to a kill
+// they live on.
+void World::LoseForgotten(bool power) {
+  const DeviceSet forgetful = Forgetful();
+  failed_flush_.clear();
+  unheard_ = power ? DeviceSet() : forgetful;
+  if (power) {
+    rotten_.insert(forgetful.begin(), forgetful.end());
+    stale_.insert(forgetful.begin(), forgetful.end());
+    away_.insert(forgetful.begin(), forgetful.end());
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -72,7 +73,7 @@ class World {
   void ChooseUnreliable();
   DeviceSet ChooseWithheld();
   [[nodiscard]] DeviceSet Forgetful() const;
-  void LoseForgotten();
+  void LoseForgotten(bool power);
   DeviceSet ChooseLost(bool ssds = false);
   [[nodiscard]] bool AllLogsIn(const DeviceSet& devices) const;
   OpenOptions Options(EngineHooks& hooks);
@@ -103,8 +104,10 @@ class World {
   DeviceSet doomed_;                        // of them: failed since the last opening began
   DeviceSet seen_lost_;                     // of them: the array has called them not ok since
   DeviceSet missed_;                        // of them: missed an opening that succeeded
-  DeviceSet rotten_;            // what they hold may be wrong: lied, and were not scrubbed since
-  DeviceSet lying_;             // of them: still do
+  DeviceSet rotten_;   // what they hold may be wrong: lied, and were not scrubbed since
+  DeviceSet lying_;    // of them: still do
+  DeviceSet unheard_;  // a flush failed, and a kill came before anybody was told
+  std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and flushes answered before
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
