@@ -52,7 +52,7 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
             "assemble, mount, umount, volume, "
             "status, commit, checkpoint, discard, buffers, fail, replace, spare, rebuild, check, "
             "scrub, inject, "
-            "events, inspect, mttdl, trace\n");
+            "events, inspect, mttdl, trace, replay\n");
   const Outcome below = RunWords({"volume", "frob", "x"});
   EXPECT_EQ(below.status, kWrongUsage);
   EXPECT_EQ(below.err,

@@ -205,11 +205,11 @@ TEST(Replay, SaysWhenSpaceRanOutWithoutCommits) {
   ReplaySettings settings = Settings(kSmall, 6, 2);
   settings.prefill = true;
   settings.commit_every = 0;
-  settings.log_bytes = uint64_t{64} << 20;
+  settings.ssd_bytes = uint64_t{8} << 20;
   constexpr Policy kOne[] = {Policy::kEplog};
   const auto result = Play(settings, kOne);
   ASSERT_FALSE(result.ok());
-  EXPECT_NE(result.error().message.find("--log-size"), std::string::npos);
+  EXPECT_NE(result.error().message.find("--ssd-size"), std::string::npos);
 }
 
 TEST(Replay, CommitsComeAfterSoManyWriteRequests) {

@@ -88,6 +88,9 @@ void World::CountPairs(bool recovering) {
 
 // The machine stops here; `recovering`: in the middle of an opening.
 void World::Crash(bool recovering) {
+  if (!recovering) {
+    CheckFailedFlushes();
+  }
   const bool power = random_.Chance(plan_.power);
   SimBus& bus = machine_->bus();
   if (bus.stricken()) {

@@ -143,11 +143,12 @@ Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length
   ++volume->users;
   ++scene_.coverage.flushes;
   Trace("flush " + volume->name + " " + Place(offset_bytes, length_bytes));
+  const uint64_t begun_us = loop_.NowUs();
   const Oracle::FlushToken token = oracle_.BeginFlush(key, offset_bytes, length_bytes);
   Task<Status> task = array_.Flush(id, offset_bytes, length_bytes);
   const Status status = co_await task;
   if (status.ok()) {
-    ++scene_.flushes_answered;
+    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
     oracle_.EndFlush(token, false);
   }
   EndUse(key);
@@ -159,11 +160,12 @@ Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length
 Task<void> Workload::FlushAll() {
   ++scene_.coverage.flushes;
   Trace("flush all");
+  const uint64_t begun_us = loop_.NowUs();
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
   Task<Status> task = array_.FlushAll();
   const Status status = co_await task;
   if (status.ok()) {
-    ++scene_.flushes_answered;
+    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
     oracle_.EndFlush(token, false);
   }
   Trace("flushed all");
@@ -225,11 +227,12 @@ Task<void> Workload::Checkpoint(CheckpointKind kind) {
   ++scene_.coverage.checkpoints;
   Trace("checkpoint");
   // A checkpoint of the state when called, which counts on return: more than a flush of everything.
+  const uint64_t begun_us = loop_.NowUs();
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
   Task<Status> task = array_.Checkpoint(kind);
   const Status status = co_await task;
   if (status.ok()) {
-    ++scene_.flushes_answered;
+    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
     oracle_.EndFlush(token, true);
   }
   Trace("checkpoint counts");
@@ -316,12 +319,13 @@ Task<void> Workload::DeleteVolume(VolumeKey key, bool under_users) {
 
 Task<void> Workload::Close() {
   Trace("close");
+  const uint64_t begun_us = loop_.NowUs();
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
   closing_ = true;
   Task<Status> task = array_.Close();
   const Status status = co_await task;
   if (status.ok()) {
-    ++scene_.flushes_answered;
+    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
     oracle_.EndFlush(token, true);
   }
   closed_ = true;

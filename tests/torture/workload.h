@@ -36,7 +36,7 @@ struct Scene {
   std::function<bool(size_t device)> suspect = nullptr;
   // Everything on all devices was found right, or put right, and written down.
   std::function<void()> whole = nullptr;
-  uint64_t flushes_answered = 0;  // with success
+  uint64_t flush_begun_us = 0;  // when the latest that was answered with success began
 
   void Violate(const std::string& what) {
     if (violation.empty()) {

@@ -402,7 +402,7 @@ void World::MeetDoom(const Doom& doom) {
     return;  // an opening that cannot read its superblocks does without it
   }
   if (doom.style == Doom::Style::kFailsFlush) {
-    failed_flush_[doom.device] = scene_.flushes_answered;
+    failed_flush_[doom.device] = machine_->loop().NowUs();
   }
   doomed_.insert(doom.device);
   stale_.insert(doom.device);
@@ -445,6 +445,7 @@ Task<void> World::Replace(uint8_t device) {
   // Nothing of what it holds is believed. (Becoming ok heals nothing that it lied about since.)
   rotten_.erase(device);
   lying_.erase(device);
+  failed_flush_.erase(device);
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -497,12 +498,23 @@ DeviceSet World::Forgetful() const {
   for (uint32_t i = 0; i < plan_.devices(); ++i) {
     const auto device = static_cast<uint8_t>(i);
     const auto failed = failed_flush_.find(device);
-    const bool unheard = failed != failed_flush_.end() && failed->second == scene_.flushes_answered;
+    const bool unheard = failed != failed_flush_.end() && failed->second >= scene_.flush_begun_us;
     if ((unheard || unheard_.contains(device)) && machine_->device(device).IsForgetful()) {
       devices.insert(device);
     }
   }
   return devices;
+}
+
+// Whose flush failed is lost from then on, and that is written down before a flush is answered that
+// began later.
+void World::CheckFailedFlushes() {
+  const ArrayStatus status = array_->GetStatus();
+  for (const auto& [device, failed_us] : failed_flush_) {
+    if (failed_us < scene_.flush_begun_us && status.devices[device].state == DeviceState::kOk) {
+      Violate("I7: a flush of " + status.devices[device].name + " failed, and it is called ok");
+    }
+  }
 }
 
 // At a crash: a power cut takes what they forgot, which may be anything, superblocks too; to a kill
