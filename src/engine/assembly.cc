@@ -102,7 +102,7 @@ std::string WhyStale(const Superblock& winner, const Superblock& its) {
 
 // A replaced device and its replacement are none: one of them is stale.
 bool AreTwins(const FoundMember& a, const FoundMember& b) {
-  return a.device != b.device && a.superblock.index == b.superblock.index &&
+  return a.superblock.index == b.superblock.index &&
          a.superblock.device_uuid == b.superblock.device_uuid;
 }
 
@@ -141,7 +141,7 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
                       "; restore its size, or leave it out to open the array degraded");
     }
     for (const FoundMember& other : found) {
-      if (AreTwins(item, other)) {
+      if (&other != &item && AreTwins(item, other)) {
         return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() +
                                                      " are both " + Name(item) +
                                                      " of this array; give one");

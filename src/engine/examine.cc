@@ -67,8 +67,9 @@ void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devi
   });
   const std::vector<FoundMember> all = found;
   std::erase_if(found, [&](const FoundMember& item) {
-    const auto twin = std::find_if(all.begin(), all.end(),
-                                   [&](const FoundMember& other) { return AreTwins(item, other); });
+    const auto twin = std::find_if(all.begin(), all.end(), [&](const FoundMember& other) {
+      return other.at != item.at && AreTwins(item, other);
+    });
     if (twin == all.end()) {
       return false;
     }

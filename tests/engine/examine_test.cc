@@ -146,6 +146,7 @@ TEST_F(Examine, ReplacedDeviceThatComesBack) {
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_EQ((*opened)->GetStatus().devices[2].state, DeviceState::kOk);
   EXPECT_EQ((*opened)->GetStatus().devices[2].failed_because, "");
+  devices_.pop_back();
   devices_[2] = &fresh;
   EXPECT_TRUE(Look().arrays.front().whole());
 }
@@ -195,6 +196,12 @@ TEST_F(Examine, ForeignAmongOthersIsTheOneToBlame) {
   EXPECT_FALSE(found.arrays[0].opens());
   EXPECT_TRUE(found.arrays[1].opens());
   EXPECT_EQ(Refusal().find("foreign belongs to another array"), 0U) << Refusal();
+}
+
+TEST_F(Examine, TheSameDeviceTwiceIsRefused) {
+  devices_.push_back(devices_[1]);
+  EXPECT_NE(Refusal().find("are both ssd1 of this array"), std::string::npos) << Refusal();
+  EXPECT_EQ(Look().devices.back().verdict, MemberVerdict::kDoubled);
 }
 
 TEST_F(Examine, CopyOfAMemberIsDoubled) {
