@@ -24,7 +24,8 @@ struct CreateOptions {
   uint32_t chunk_bytes = 4096;    // power of two, 4 KiB ... 1 MiB
   uint32_t reserve_percent = 10;  // of each SSD's slots, for versions not yet freed; 1 ... 50
   JournalMode journal = JournalMode::kFull;
-  bool force = false;  // overwrite members of another array
+  bool force = false;    // overwrite members of another array
+  bool discard = false;  // tell devices beforehand that nothing they hold is needed (TRIM)
   // Sizes of the fixed areas; 0 = derived from the device sizes. Smaller than the minimum is
   // refused.
   uint64_t ring_bytes = 0;      // journal ring on each SSD

@@ -266,6 +266,8 @@ void AddCreate(CLI::App& app, Run& run) {
                  "do not write member files out: quick now, slower to write later");
   verb->add_flag("--force", request.force,
                  "overwrite devices that hold data, and an array that is there");
+  verb->add_flag("--no-discard", request.no_discard,
+                 "do not tell devices (TRIM) that nothing they held is needed");
   verb->add_flag("--dry-run", command->dry_run,
                  "check everything and print the plan, change nothing");
   verb->add_flag("--json", command->json, kJsonHelp);

@@ -96,6 +96,7 @@ Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
   }
   options.name = request.name.empty() ? DefaultName(plan.file) : request.name;
   options.force = request.force;
+  options.discard = !request.no_discard;
   plan.file.name = options.name;
   plan.sparse = request.sparse;
   return OkStatus();

@@ -30,6 +30,7 @@ struct CreateRequest {
   std::string journal = "full";
   bool sparse = false;
   bool force = false;
+  bool no_discard = false;
 };
 
 inline constexpr uint64_t kDefaultMemberBytes = uint64_t{1} << 30;

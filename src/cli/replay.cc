@@ -57,6 +57,7 @@ struct ReplayCommand {
   uint32_t queue_depth = 32;
   bool prefill = false;
   bool precondition = false;
+  bool trim_spare = false;
   std::vector<std::string> fail;
   uint64_t repeat = 1;
   uint64_t limit = 0;
@@ -195,6 +196,7 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   settings.log_drive = command.log_drive.empty() ? settings.log_drive : command.log_drive;
   settings.prefill = command.prefill;
   settings.precondition = command.precondition;
+  settings.trim_spare = command.trim_spare;
   settings.queue_depth = command.queue_depth;
   settings.repeat = command.repeat;
   settings.limit = command.limit;
@@ -291,6 +293,8 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->add_flag("--prefill", command->prefill,
                  "lay down what the trace touches as whole stripes before, uncounted");
   verb->add_flag("--precondition", command->precondition, "age the simulated flash before");
+  verb->add_flag("--trim-spare", command->trim_spare,
+                 "trim what md and pl never touch before, as EPLOG does by itself");
   verb->add_option("--fail", command->fail, "SSDs that have failed: ssd2,ssd5")
       ->delimiter(',')
       ->allow_extra_args(false);

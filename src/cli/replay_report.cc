@@ -66,6 +66,7 @@ Json SettingsToJson(const ReplayResult& result, const ReplaySettings& settings) 
       {"working_set_bytes", result.working_set_bytes},
       {"prefill", settings.prefill},
       {"precondition", settings.precondition},
+      {"trim_spare", settings.trim_spare},
       {"fail", std::move(failed)},
       {"speed", settings.speed == 0 ? Json("max") : Json(settings.speed)},
       {"queue_depth", settings.speed == 0 ? Json(settings.queue_depth) : Json()},

@@ -15,6 +15,8 @@
 namespace eplog {
 namespace {
 
+constexpr uint64_t kDiscardBytes = uint64_t{1} << 30;  // in one request
+
 Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>& logs,
                     const CreateOptions& options) {
   if (logs.size() != options.parity) {
@@ -82,6 +84,31 @@ Task<Status> WipeSuperblocks(Core& core) {
   co_return co_await flush;
 }
 
+Task<Status> DiscardWhole(Core& core, DeviceIndex device) {
+  const uint64_t size = core.members.device(device)->size_bytes();
+  for (uint64_t at = 0; at < size; at += kDiscardBytes) {
+    Task<Status> discard = core.members.Discard(device, at, std::min(kDiscardBytes, size - at));
+    const Status status = co_await discard;
+    if (!status.ok()) {
+      break;  // it is a hint; the device is as good without
+    }
+  }
+  co_return OkStatus();
+}
+
+// A used SSD takes what it held before for needed until it is told or overwritten: it would move it
+// about in every collection.
+Task<Status> DiscardDevices(Core& core) {
+  TaskGroup group(core.loop);
+  for (uint8_t i = 0; i < core.geometry.devices(); ++i) {
+    if (core.members.device(DeviceIndex(i))->capabilities().discard) {
+      group.Start(DiscardWhole(core, DeviceIndex(i)));
+    }
+  }
+  Task<Status> all = group.Wait();
+  co_return co_await all;
+}
+
 Superblock NewSuperblock(const Geometry& geometry, const CreateOptions& options, Random& random) {
   Superblock superblock;
   superblock.array_uuid = RandomUuid(random);
@@ -139,6 +166,11 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   Task<Status> wiping = WipeSuperblocks(core);
   Status status = co_await wiping;
   EPLOG_CO_TRY(status);
+  if (options.discard) {
+    Task<Status> discarding = DiscardDevices(core);
+    status = co_await discarding;
+    EPLOG_CO_TRY(status);
+  }
   const Appender::Position start{superblock.epoch, 0, 0};
   Task<Status> writing = checkpointer.WriteAlone(start);
   status = co_await writing;

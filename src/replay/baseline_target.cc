@@ -36,9 +36,11 @@ class BaselineTarget final : public Target {
  public:
   using Maker = std::function<Result<std::unique_ptr<BlockTarget>>(std::vector<Device*> ssds)>;
 
-  BaselineTarget(std::vector<Device*> ssds, uint64_t stripe_bytes, uint64_t chunk_bytes, Maker make,
-                 std::unique_ptr<BlockTarget> target)
+  // What lies beyond `trim_from_bytes` of each SSD is trimmed before the run.
+  BaselineTarget(std::vector<Device*> ssds, uint64_t trim_from_bytes, uint64_t stripe_bytes,
+                 uint64_t chunk_bytes, Maker make, std::unique_ptr<BlockTarget> target)
       : ssds_(std::move(ssds)),
+        trim_from_bytes_(trim_from_bytes),
         stripe_bytes_(stripe_bytes),
         chunk_bytes_(chunk_bytes),
         make_(std::move(make)),
@@ -63,7 +65,14 @@ class BaselineTarget final : public Target {
     Status status = co_await commit;
     EPLOG_CO_TRY(status);
     Task<Status> flush = target_->Flush();
-    co_return co_await flush;
+    status = co_await flush;
+    for (Device* ssd : ssds_) {
+      if (status.ok() && ssd != nullptr && trim_from_bytes_ < ssd->size_bytes()) {
+        Task<Status> trim = ssd->Discard(trim_from_bytes_, ssd->size_bytes() - trim_from_bytes_);
+        status = co_await trim;
+      }
+    }
+    co_return status;
   }
   Task<Status> FailSsd(uint32_t ssd) override {
     ssds_[ssd] = nullptr;
@@ -92,6 +101,7 @@ class BaselineTarget final : public Target {
 
  private:
   std::vector<Device*> ssds_;
+  uint64_t trim_from_bytes_;
   uint64_t stripe_bytes_;
   uint64_t chunk_bytes_;
   Maker make_;
@@ -111,8 +121,11 @@ Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& setti
                                          ": give a larger --ssd-size");
   }
   const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
-  std::unique_ptr<Target> target = std::make_unique<BaselineTarget>(
-      rig.ssds(), stripe_bytes, settings.chunk_bytes, std::move(make), std::move(*first));
+  const uint64_t trim_from_bytes =
+      settings.trim_spare ? volume_bytes / (settings.ssds - settings.parity) : UINT64_MAX;
+  std::unique_ptr<Target> target =
+      std::make_unique<BaselineTarget>(rig.ssds(), trim_from_bytes, stripe_bytes,
+                                       settings.chunk_bytes, std::move(make), std::move(*first));
   return target;
 }
 

@@ -124,6 +124,7 @@ Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
   create.parity = settings.parity;
   create.chunk_bytes = settings.chunk_bytes;
   create.entropy = settings.seed;
+  create.discard = true;  // as eplog create does
   Task<Status> creating = Array::Create(loop, rig.ssds(), rig.logs(), create);
   Status status = co_await creating;
   EPLOG_CO_TRY(status);

@@ -49,6 +49,7 @@ struct ReplaySettings {
   uint64_t log_bytes = 0;
   bool prefill = false;       // all that the trace touches lies there before, as whole stripes
   bool precondition = false;  // the flash has been in use for long
+  bool trim_spare = false;    // and what md and pl leave alone was trimmed (EPLOG does by itself)
   std::vector<uint32_t> failed_ssds;
 
   // Requests come when the trace says, so many times faster; 0: as soon as another has ended.
