@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/replay_page.h"
 #include "cli/replay_report.h"
+#include "cli/session.h"
 #include "cli/suggest.h"
 #include "cli/trace.h"
 #include "cli/units.h"
@@ -170,6 +172,33 @@ Status ReadSizes(const ReplayCommand& command, ReplaySettings& settings) {
   return OkStatus();
 }
 
+Status ReadDevices(const std::string& typed, ReplaySettings& settings) {
+  constexpr std::string_view kFile = "file:";
+  if (typed.rfind(kFile, 0) == 0) {
+    settings.devices = DeviceKind::kFiles;
+    settings.directory = typed.substr(kFile.size());
+    std::error_code error;
+    return std::filesystem::is_directory(settings.directory, error)
+               ? OkStatus()
+               : Status(Fail(ErrorCode::kNotFound,
+                             fmt::format("--devices {}: there is no directory {}", typed,
+                                         settings.directory)));
+  }
+  const std::vector<std::string> kinds = {"sim", "mem"};
+  if (const auto kind = MatchName(typed, kinds)) {
+    settings.devices = *kind == "sim" ? DeviceKind::kSimulated : DeviceKind::kMemory;
+    return OkStatus();
+  }
+  if (std::error_code error; !std::filesystem::exists(typed, error)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--devices {}: sim, mem, file:DIR for files made in DIR, or an array "
+                            "that is there",
+                            typed));
+  }
+  settings.devices = DeviceKind::kArray;
+  return OkStatus();
+}
+
 Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   ReplaySettings settings;
   const auto reading = ReadTraceArguments(command.reading);
@@ -185,13 +214,7 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   settings.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
   settings.commit_at_end = command.commit_at_end;
   settings.flush_every = command.flush_every;
-  const std::vector<std::string> kinds = {"sim", "mem"};
-  const auto kind = MatchName(command.devices, kinds);
-  if (!kind) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--devices {}: they are {}", command.devices, fmt::join(kinds, ", ")));
-  }
-  settings.devices = *kind == "sim" ? DeviceKind::kSimulated : DeviceKind::kMemory;
+  EPLOG_TRY(ReadDevices(command.devices, settings));
   settings.drive = command.drive.empty() ? settings.drive : command.drive;
   settings.log_drive = command.log_drive.empty() ? settings.log_drive : command.log_drive;
   settings.prefill = command.prefill;
@@ -227,8 +250,28 @@ Status MakeReportDirectory(const std::string& directory) {
   return OkStatus();
 }
 
+// What the array is and holds is its own: nothing of that can be chosen.
+Result<ReplayResult> OnArray(const ReplayCommand& command, const std::vector<Policy>& policies,
+                             ReplaySettings& settings, const ReplayProgress& progress) {
+  if (policies != std::vector<Policy>{Policy::kEplog}) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "on an array that is there only EPLOG can be replayed: --policy eplog");
+  }
+  auto file = LoadArrayFile(command.devices);
+  EPLOG_TRY(file);
+  auto session = Session::Open(kVerb, *file, MemberOptions(), OptionsFor(settings, false));
+  if (!session.ok()) {
+    return Fail(std::move(session).error());
+  }
+  auto result = ReplayOn((*session)->loop(), (*session)->array(), settings, progress);
+  const Status closed = (*session)->Close();
+  EPLOG_TRY(result);
+  EPLOG_TRY(closed);
+  return result;
+}
+
 Status RunReplay(const ReplayCommand& command) {
-  const auto settings = ReadSettings(command);
+  auto settings = ReadSettings(command);
   EPLOG_TRY(settings);
   const auto policies = ReadPolicies(command.policies);
   EPLOG_TRY(policies);
@@ -237,15 +280,17 @@ Status RunReplay(const ReplayCommand& command) {
   }
   std::unique_ptr<ProgressBar> bar;
   std::string shown;
-  const auto result =
-      Replay(*settings, *policies, [&](const std::string& what, uint64_t done, uint64_t total) {
-        if (what != shown) {
-          bar.reset();
-          bar = std::make_unique<ProgressBar>(kVerb, what, ProgressBar::Unit::kCount);
-          shown = what;
-        }
-        bar->Update(done, total);
-      });
+  const auto progress = [&](const std::string& what, uint64_t done, uint64_t total) {
+    if (what != shown) {
+      bar.reset();
+      bar = std::make_unique<ProgressBar>(kVerb, what, ProgressBar::Unit::kCount);
+      shown = what;
+    }
+    bar->Update(done, total);
+  };
+  const auto result = settings->devices == DeviceKind::kArray
+                          ? OnArray(command, *policies, *settings, progress)
+                          : Replay(*settings, *policies, progress);
   bar.reset();
   EPLOG_TRY(result);
   if (command.json) {
@@ -282,7 +327,8 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->add_option("--flush-every", command->flush_every,
                    "a flush after each so many requests, besides those of the trace");
   verb->add_option("--devices", command->devices,
-                   "sim: simulated drives; mem: memory that takes no time (sim)");
+                   "sim: simulated drives; mem: memory that takes no time; file:DIR: files made in "
+                   "DIR for this; or an array, on a volume made for this (sim)");
   verb->add_option("--drive", command->drive, "the simulated SSD: a name or a .toml");
   verb->add_option("--log-drive", command->log_drive, "the simulated log device");
   verb->add_option("--ssd-size", command->ssd_size, "of each SSD (what the trace needs)");

@@ -222,16 +222,21 @@ std::string ReplayPage(const ReplayResult& result, const ReplaySettings& setting
   page += Section("Skew and growth", "An array lives as long as the SSD that is written most.",
                   Draw({SkewPanel(result),
                         OverRequests(result, Curve::kWritten, "Written to all SSDs", "MiB")}));
-  if (settings.devices == DeviceKind::kSimulated) {
-    page += Section("Latency", "How long requests took, on the clock of the simulated drives.",
+  if (HasTimes(settings.devices)) {
+    page += Section("Latency",
+                    settings.devices == DeviceKind::kSimulated
+                        ? "How long requests took, on the clock of the simulated drives."
+                        : "How long requests took.",
                     Draw({LatencyPanel(result, "Reads", &PolicyResult::read_latency_us),
                           LatencyPanel(result, "Writes", &PolicyResult::write_latency_us)}));
     page += Section(
         "Over time", "How fast it went, and how much data only the log devices protected.",
         Draw({OverRequests(result, Curve::kRequests, "Requests a second", "1/s"),
               OverRequests(result, Curve::kPending, "Exposure: parity not committed yet", "MiB")}));
-    page += Section("Wear", "Of the simulated flash, since the replay began.",
-                    Draw({WearPanel(result)}));
+    if (settings.devices == DeviceKind::kSimulated) {
+      page += Section("Wear", "Of the simulated flash, since the replay began.",
+                      Draw({WearPanel(result)}));
+    }
   } else {
     page +=
         Section("Exposure", "How much data only the log devices protected.",

@@ -58,7 +58,7 @@ Json SettingsToJson(const ReplayResult& result, const ReplaySettings& settings) 
                                                      : Json(*settings.commit_every)},
       {"commit_at_end", settings.commit_at_end},
       {"flush_every", settings.flush_every},
-      {"devices", settings.devices == DeviceKind::kSimulated ? "sim" : "mem"},
+      {"devices", DeviceKindName(settings.devices)},
       {"drive", settings.devices == DeviceKind::kSimulated ? Json(settings.drive) : Json()},
       {"log_drive", settings.devices == DeviceKind::kSimulated ? Json(settings.log_drive) : Json()},
       {"ssd_bytes_each", result.ssd_bytes},
@@ -108,7 +108,7 @@ Json PolicyToJson(const PolicyResult& result, const ReplaySettings& settings) {
                                         ? Json(static_cast<double>(result.flash.programmed_pages) /
                                                static_cast<double>(result.flash.host_pages))
                                         : Json();
-  const bool timed = settings.devices == DeviceKind::kSimulated && result.duration_us != 0;
+  const bool timed = HasTimes(settings.devices) && result.duration_us != 0;
   document["seconds"] = timed ? Json(static_cast<double>(result.duration_us) / 1e6) : Json();
   document["iops"] = timed ? Json(Iops(result)) : Json();
   document["latency_us"] = timed ? LatencyToJson(result.latency_us) : Json();
@@ -148,13 +148,29 @@ Json ReplayToJson(const ReplayResult& result, const ReplaySettings& settings) {
           {"alpha", alpha ? Json(*alpha) : Json()}};
 }
 
+namespace {
+
+std::string DevicesText(const ReplaySettings& settings) {
+  switch (settings.devices) {
+    case DeviceKind::kSimulated:
+      return fmt::format("on {} and {} (simulated)", settings.drive, settings.log_drive);
+    case DeviceKind::kMemory:
+      return "on memory, no times";
+    case DeviceKind::kFiles:
+      return fmt::format("on files in {}", settings.directory);
+    case DeviceKind::kArray:
+      break;
+  }
+  return "on an array that is there";
+}
+
+}  // namespace
+
 std::string ReplayTable(const ReplayResult& result, const ReplaySettings& settings) {
-  std::string table = fmt::format(
-      "{}+{} SSDs, chunks of {}, working set {}, {}\n\n", settings.ssds - settings.parity,
-      settings.parity, HumanBytes(settings.chunk_bytes), HumanBytes(result.working_set_bytes),
-      settings.devices == DeviceKind::kSimulated
-          ? fmt::format("on {} and {} (simulated)", settings.drive, settings.log_drive)
-          : "on memory, no times");
+  std::string table = fmt::format("{}+{} SSDs, chunks of {}, working set {}, {}\n\n",
+                                  settings.ssds - settings.parity, settings.parity,
+                                  HumanBytes(settings.chunk_bytes),
+                                  HumanBytes(result.working_set_bytes), DevicesText(settings));
   const PolicyResult* md = Find(result, Policy::kMd);
   table += Row("", result, [](const PolicyResult& p) { return std::string(PolicyName(p.policy)); });
   table +=
@@ -181,10 +197,10 @@ std::string ReplayTable(const ReplayResult& result, const ReplaySettings& settin
                   [](const PolicyResult& p) { return p.has_flash; })) {
     table += Row("erased blocks", result,
                  [](const PolicyResult& p) { return fmt::format("{}", p.flash.erases); });
-    table += Row("garbage collections", result,
+    table += Row("runs of garbage collection", result,
                  [](const PolicyResult& p) { return fmt::format("{}", p.flash.gc_runs); });
   }
-  if (settings.devices == DeviceKind::kSimulated) {
+  if (HasTimes(settings.devices)) {
     table += Row("requests a second", result,
                  [](const PolicyResult& p) { return fmt::format("{:.0f}", Iops(p)); });
     table += Row("latency p50, us", result, [](const PolicyResult& p) {

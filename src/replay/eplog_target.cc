@@ -5,17 +5,17 @@
 
 #include "eplog/array.h"
 #include "layout/geometry.h"
+#include "replay/replay.h"
 #include "replay/target.h"
 
 namespace eplog {
 namespace {
 
-constexpr char kVolumeName[] = "replay";
+constexpr char kVolumeName[] = "eplog-replay";
 
-class EplogTarget final : public Target {
+class EplogTarget : public Target {
  public:
-  EplogTarget(std::unique_ptr<Array> array, VolumeId volume)
-      : array_(std::move(array)), volume_(volume) {}
+  EplogTarget(Array& array, VolumeId volume) : array_(&array), volume_(volume) {}
 
   Task<Status> Read(uint64_t offset_bytes, std::span<std::byte> into) override {
     return array_->Read(volume_, offset_bytes, into);
@@ -41,7 +41,8 @@ class EplogTarget final : public Target {
   Task<Status> FailSsd(uint32_t ssd) override {
     return array_->FailDevice(ssd, "failed for a replay");
   }
-  Task<Status> Close() override { return array_->Close(); }
+  // A volume in an array of somebody else's.
+  Task<Status> Close() override { return array_->DeleteVolume(volume_); }
   [[nodiscard]] uint64_t stripe_bytes() const override {
     const ArrayStatus status = array_->GetStatus();
     return uint64_t{status.data_chunks} * status.chunk_bytes;
@@ -54,10 +55,30 @@ class EplogTarget final : public Target {
             .metadata_bytes = status.metadata_bytes};
   }
 
+ protected:
+  [[nodiscard]] Array& array() { return *array_; }
+
  private:
-  std::unique_ptr<Array> array_;
+  Array* array_;
   VolumeId volume_;
 };
+
+// And its array, made for this.
+class OwningTarget final : public EplogTarget {
+ public:
+  OwningTarget(std::unique_ptr<Array> array, VolumeId volume)
+      : EplogTarget(*array, volume), owned_(std::move(array)) {}
+  Task<Status> Close() override { return array().Close(); }
+
+ private:
+  std::unique_ptr<Array> owned_;
+};
+
+Task<Result<VolumeId>> MakeVolume(Array& array, uint64_t volume_bytes) {
+  return array.CreateVolume(kVolumeName, volume_bytes);
+}
+
+}  // namespace
 
 OpenOptions OptionsFor(const ReplaySettings& settings, bool paper) {
   OpenOptions options;
@@ -73,6 +94,8 @@ OpenOptions OptionsFor(const ReplaySettings& settings, bool paper) {
   }
   return options;
 }
+
+namespace {
 
 // All that is ever pending at once: without commits every chunk once more, otherwise what a trace
 // of usual locality has pending.
@@ -96,7 +119,9 @@ Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes)
   if (sizes.log_bytes == 0) {
     // What is never written takes no memory.
     const bool never = settings.commit_every == 0U;
-    sizes.log_bytes = std::max(volume_bytes * 2, (never ? uint64_t{512} : uint64_t{1}) << 30);
+    const bool written_out = settings.devices == DeviceKind::kFiles;
+    sizes.log_bytes = std::max(RoundUp(volume_bytes * 2, kBlockBytes),
+                               (never && !written_out ? uint64_t{512} : uint64_t{1}) << 30);
   }
   request.log_bytes = sizes.log_bytes;
   sizes.ssd_bytes = settings.ssd_bytes;
@@ -137,7 +162,7 @@ Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
   if (!array.ok()) {
     co_return Fail(std::move(array).error());
   }
-  Task<Result<VolumeId>> making = (*array)->CreateVolume(kVolumeName, volume_bytes);
+  Task<Result<VolumeId>> making = MakeVolume(**array, volume_bytes);
   const Result<VolumeId> volume = co_await making;
   if (!volume.ok()) {
     Error error = volume.error();
@@ -145,7 +170,21 @@ Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
     static_cast<void>(co_await close);
     co_return Fail(std::move(error));
   }
-  std::unique_ptr<Target> target = std::make_unique<EplogTarget>(std::move(*array), *volume);
+  std::unique_ptr<Target> target = std::make_unique<OwningTarget>(std::move(*array), *volume);
+  co_return target;
+}
+
+Task<Result<std::unique_ptr<Target>>> MakeVolumeTarget(Array& array, uint64_t volume_bytes) {
+  Task<Result<VolumeId>> making = MakeVolume(array, volume_bytes);
+  const Result<VolumeId> volume = co_await making;
+  if (!volume.ok()) {
+    Error error = volume.error();
+    if (error.code == ErrorCode::kExists) {
+      error.message += "; an earlier replay did not come to its end: delete that volume";
+    }
+    co_return Fail(std::move(error));
+  }
+  std::unique_ptr<Target> target = std::make_unique<EplogTarget>(array, *volume);
   co_return target;
 }
 

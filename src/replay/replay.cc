@@ -8,6 +8,7 @@
 #include "replay/feed.h"
 #include "replay/player.h"
 #include "replay/target.h"
+#include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
 #include "runtime/virtual_loop.h"
 
@@ -62,6 +63,9 @@ Status CheckSettings(const ReplaySettings& settings, std::span<const Policy> pol
       return Refuse("there is no ssd" + std::to_string(ssd) + ": they are ssd0 to ssd" +
                     std::to_string(settings.ssds - 1));
     }
+  }
+  if (settings.devices == DeviceKind::kArray && !settings.failed_ssds.empty()) {
+    return Refuse("the devices of an array are failed by eplog fail, not by --fail");
   }
   if (settings.precondition && settings.devices != DeviceKind::kSimulated) {
     return Refuse("only simulated devices have flash that can be aged: use --devices sim");
@@ -141,7 +145,9 @@ Task<Status> PlayOn(Run& run, Target& target) {
     EPLOG_CO_TRY(status);
   }
   // What is in the devices' buffers is no work of the run.
-  co_await run.loop.Sleep(kSettleUs);
+  if (run.settings.devices == DeviceKind::kSimulated) {
+    co_await run.loop.Sleep(kSettleUs);
+  }
   run.rig.ResetCounters();
   const Traffic before = target.traffic();
   Task<Status> play = player.Play(run.progress);
@@ -166,12 +172,13 @@ Task<Status> PlayOn(Run& run, Target& target) {
   co_return co_await again;
 }
 
-Task<Status> RunPolicy(Run run) {
+uint64_t VolumeBytes(const Run& run) {
   const uint64_t stripe =
       uint64_t{run.settings.ssds - run.settings.parity} * run.settings.chunk_bytes;
-  Task<Result<std::unique_ptr<Target>>> making = MakeTarget(
-      run.loop, run.rig, run.settings, run.result.policy, RoundUp(run.feed.span_bytes(), stripe));
-  Result<std::unique_ptr<Target>> target = co_await making;
+  return RoundUp(run.feed.span_bytes(), stripe);
+}
+
+Task<Status> PlayAndClose(Run& run, Result<std::unique_ptr<Target>> target) {
   if (!target.ok()) {
     co_return Fail(std::move(target).error());
   }
@@ -182,6 +189,62 @@ Task<Status> RunPolicy(Run run) {
   co_return played.ok() ? closed : played;
 }
 
+Task<Status> RunPolicy(Run run) {
+  Task<Result<std::unique_ptr<Target>>> making =
+      MakeTarget(run.loop, run.rig, run.settings, run.result.policy, VolumeBytes(run));
+  Task<Status> play = PlayAndClose(run, co_await making);
+  co_return co_await play;
+}
+
+Task<Status> RunOnArray(Run run, Array& array) {
+  Task<Result<std::unique_ptr<Target>>> making = MakeVolumeTarget(array, VolumeBytes(run));
+  Task<Status> play = PlayAndClose(run, co_await making);
+  co_return co_await play;
+}
+
+Status Named(Policy policy, const Status& status) {
+  if (status.ok()) {
+    return status;
+  }
+  Error error = status.error();
+  error.message = std::string(PolicyName(policy)) + ": " + error.message;
+  return Fail(std::move(error));
+}
+
+Result<std::unique_ptr<Feed>> OpenFeed(const ReplaySettings& settings,
+                                       const ReplayProgress& progress) {
+  auto opened = Feed::Open(settings, [&](uint64_t done) { progress("reading", done, 0); });
+  if (opened.ok() && settings.speed > 0 && !(*opened)->has_times()) {
+    return Fail(ErrorCode::kInvalidArgument, "the trace has no times to keep: use --speed max");
+  }
+  return opened;
+}
+
+// One policy on devices of its own, by a clock of its own.
+Status RunAlone(const ReplaySettings& settings, const RigSizes& sizes, Feed& feed,
+                PolicyResult& out, const ReplayProgress& progress) {
+  const std::string name = PolicyName(out.policy);
+  const auto run = [&](EventLoop& loop) -> Status {
+    auto rig = Rig::Make(loop, settings, sizes, name);
+    if (!rig.ok()) {
+      return Fail(std::move(rig).error());
+    }
+    EPLOG_TRY(feed.Rewind());
+    const auto told = [&](uint64_t done) { progress(name, done, feed.total()); };
+    const Status status = RunTask(loop, RunPolicy({loop, settings, feed, **rig, out, told}));
+    if (auto* timeless = dynamic_cast<VirtualLoop*>(&loop)) {
+      timeless->Abort();  // what still sleeps ends with its devices
+    }
+    return Named(out.policy, status);
+  };
+  if (settings.devices == DeviceKind::kFiles) {
+    auto loop = IoUringLoop::Create();
+    return loop.ok() ? run(**loop) : Status(Fail(std::move(loop).error()));
+  }
+  VirtualLoop loop;
+  return run(loop);
+}
+
 }  // namespace
 
 const char* PolicyName(Policy policy) {
@@ -189,44 +252,55 @@ const char* PolicyName(Policy policy) {
   return kNames[static_cast<size_t>(policy)];
 }
 
+const char* DeviceKindName(DeviceKind kind) {
+  static constexpr const char* kNames[] = {"sim", "mem", "file", "array"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 Result<ReplayResult> Replay(const ReplaySettings& settings, std::span<const Policy> policies,
                             const ReplayProgress& progress) {
   EPLOG_TRY(CheckSettings(settings, policies));
-  auto opened = Feed::Open(settings, [&](uint64_t done) { progress("reading", done, 0); });
-  if (!opened.ok()) {
-    return Fail(std::move(opened).error());
-  }
-  Feed& feed = **opened;
-  if (settings.speed > 0 && !feed.has_times()) {
-    return Fail(ErrorCode::kInvalidArgument, "the trace has no times to keep: use --speed max");
+  auto feed = OpenFeed(settings, progress);
+  if (!feed.ok()) {
+    return Fail(std::move(feed).error());
   }
   const uint64_t stripe = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
-  const auto sizes = SizesFor(settings, RoundUp(feed.span_bytes(), stripe));
+  const auto sizes = SizesFor(settings, RoundUp((*feed)->span_bytes(), stripe));
   EPLOG_TRY(sizes);
   ReplayResult result;
-  result.working_set_bytes = feed.span_bytes();
+  result.working_set_bytes = (*feed)->span_bytes();
   result.ssd_bytes = sizes->ssd_bytes;
   result.log_bytes = sizes->log_bytes;
   for (const Policy policy : policies) {
-    VirtualLoop loop;
-    auto rig = Rig::Make(loop, settings, *sizes);
-    if (!rig.ok()) {
-      return Fail(std::move(rig).error());
-    }
-    EPLOG_TRY(feed.Rewind());
     PolicyResult& out = result.policies.emplace_back();
     out.policy = policy;
-    const Status status =
-        RunTask(loop, RunPolicy({loop, settings, feed, **rig, out, [&](uint64_t done) {
-                                   progress(PolicyName(policy), done, feed.total());
-                                 }}));
-    loop.Abort();  // what still sleeps ends with its devices
-    if (!status.ok()) {
-      Error error = status.error();
-      error.message = std::string(PolicyName(policy)) + ": " + error.message;
-      return Fail(std::move(error));
-    }
+    EPLOG_TRY(RunAlone(settings, *sizes, **feed, out, progress));
   }
+  return result;
+}
+
+Result<ReplayResult> ReplayOn(EventLoop& loop, Array& array, ReplaySettings& settings,
+                              const ReplayProgress& progress) {
+  const ArrayStatus status = array.GetStatus();
+  settings.ssds = status.data_chunks + status.parity_chunks;
+  settings.parity = status.parity_chunks;
+  settings.chunk_bytes = status.chunk_bytes;
+  const Policy policy = Policy::kEplog;
+  EPLOG_TRY(CheckSettings(settings, {&policy, 1}));
+  auto feed = OpenFeed(settings, progress);
+  if (!feed.ok()) {
+    return Fail(std::move(feed).error());
+  }
+  ReplayResult result;
+  result.working_set_bytes = (*feed)->span_bytes();
+  result.ssd_bytes = status.devices.front().size_bytes;
+  result.log_bytes = status.devices[settings.ssds].size_bytes;
+  const std::unique_ptr<Rig> rig = Rig::Of(array);
+  PolicyResult& out = result.policies.emplace_back();
+  out.policy = policy;
+  const auto told = [&](uint64_t done) { progress(PolicyName(policy), done, (*feed)->total()); };
+  const Run run{loop, settings, **feed, *rig, out, told};
+  EPLOG_TRY(Named(policy, RunTask(loop, RunOnArray(run, array))));
   return result;
 }
 

@@ -14,8 +14,10 @@
 #include <string>
 
 #include "base/result.h"
+#include "eplog/array.h"
 #include "replay/result.h"
 #include "replay/settings.h"
+#include "runtime/event_loop.h"
 
 namespace eplog {
 
@@ -26,5 +28,13 @@ using ReplayProgress = std::function<void(const std::string& what, uint64_t done
 // the trace; kNoSpace where the devices are too small.
 Result<ReplayResult> Replay(const ReplaySettings& settings, std::span<const Policy> policies,
                             const ReplayProgress& progress);
+
+// How an array is to be opened for a replay with these settings.
+[[nodiscard]] OpenOptions OptionsFor(const ReplaySettings& settings, bool paper);
+
+// On a new volume of an open array (settings.devices is kArray), which is deleted afterwards. What
+// the array is made of is taken from itself and written into `settings`.
+Result<ReplayResult> ReplayOn(EventLoop& loop, Array& array, ReplaySettings& settings,
+                              const ReplayProgress& progress);
 
 }  // namespace eplog

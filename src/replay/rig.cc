@@ -1,11 +1,15 @@
 #include "replay/rig.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "device/file_device.h"
 #include "device/forwarding_device.h"
 #include "device/request_check.h"
+#include "runtime/run_task.h"
 #include "sim/drive.h"
 #include "sim/pattern_store.h"
 
@@ -83,12 +87,69 @@ std::unique_ptr<Device> MakeSimulated(EventLoop& loop, const std::string& name,
   return ssd;
 }
 
+// What an array's status tells of its device, in the words of a counting device.
+DeviceCounters Told(const DeviceStatus& status) {
+  DeviceCounters counters;
+  counters.reads = status.reads;
+  counters.writes = status.writes;
+  counters.flushes = status.flushes;
+  counters.bytes_read = status.bytes_read;
+  counters.bytes_written = status.bytes_written;
+  return counters;
+}
+
+std::string NameOf(const ReplaySettings& settings, uint32_t device) {
+  const bool log = device >= settings.ssds;
+  return (log ? "log" : "ssd") + std::to_string(log ? device - settings.ssds : device);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Rig>> Rig::Make(EventLoop& loop, const ReplaySettings& settings,
-                                       const RigSizes& sizes) {
+                                       const RigSizes& sizes, const std::string& name) {
   std::unique_ptr<Rig> rig(new Rig());
   rig->ssd_count_ = settings.ssds;
+  const Status made = settings.devices == DeviceKind::kFiles
+                          ? rig->MakeFiles(dynamic_cast<IoUringLoop&>(loop), settings, sizes, name)
+                          : rig->MakeOthers(loop, settings, sizes);
+  EPLOG_TRY(made);
+  if (settings.precondition) {
+    for (size_t i = 0; i < rig->flash_.size(); ++i) {
+      rig->flash_[i]->Precondition(settings.seed + i, kAgeingPercent);
+    }
+  }
+  return rig;
+}
+
+std::unique_ptr<Rig> Rig::Of(const Array& array) {
+  std::unique_ptr<Rig> rig(new Rig());
+  const ArrayStatus status = array.GetStatus();
+  rig->ssd_count_ = uint64_t{status.data_chunks} + status.parity_chunks;
+  rig->array_ = &array;
+  rig->base_.resize(rig->ssd_count_ + status.parity_chunks);
+  return rig;
+}
+
+// Written out: a log or a slot that is written for the first time would cost more in a hole.
+// Nobody but this process needs their names, and without them they go away with it.
+Status Rig::MakeFiles(IoUringLoop& loop, const ReplaySettings& settings, const RigSizes& sizes,
+                      const std::string& name) {
+  for (uint32_t i = 0; i < settings.ssds + settings.parity; ++i) {
+    const std::string path =
+        settings.directory + "/eplog-replay-" + name + "-" + NameOf(settings, i);
+    const uint64_t bytes = i >= settings.ssds ? sizes.log_bytes : sizes.ssd_bytes;
+    EPLOG_TRY(RunTask(loop, CreateMemberFile(loop, path, bytes)));
+    auto opened = FileDevice::Open(loop, path);
+    ::unlink(path.c_str());
+    if (!opened.ok()) {
+      return Fail(std::move(opened).error());
+    }
+    counting_.push_back(std::make_unique<CountingDevice>(std::move(*opened)));
+  }
+  return OkStatus();
+}
+
+Status Rig::MakeOthers(EventLoop& loop, const ReplaySettings& settings, const RigSizes& sizes) {
   sim::Drive drive;
   sim::Drive log_drive;
   if (settings.devices == DeviceKind::kSimulated) {
@@ -101,23 +162,31 @@ Result<std::unique_ptr<Rig>> Rig::Make(EventLoop& loop, const ReplaySettings& se
   }
   for (uint32_t i = 0; i < settings.ssds + settings.parity; ++i) {
     const bool log = i >= settings.ssds;
-    const std::string name = (log ? "log" : "ssd") + std::to_string(log ? i - settings.ssds : i);
+    const std::string name = NameOf(settings, i);
     const uint64_t bytes = log ? sizes.log_bytes : sizes.ssd_bytes;
     std::unique_ptr<Device> device;
     if (settings.devices == DeviceKind::kSimulated) {
-      device =
-          MakeSimulated(loop, name, log ? log_drive : drive, bytes, log ? nullptr : &rig->flash_);
+      device = MakeSimulated(loop, name, log ? log_drive : drive, bytes, log ? nullptr : &flash_);
     } else {
       device = std::make_unique<TimelessDevice>(name, bytes);
     }
-    rig->counting_.push_back(std::make_unique<CountingDevice>(std::move(device)));
+    counting_.push_back(std::make_unique<CountingDevice>(std::move(device)));
   }
-  if (settings.precondition) {
-    for (size_t i = 0; i < rig->flash_.size(); ++i) {
-      rig->flash_[i]->Precondition(settings.seed + i, kAgeingPercent);
-    }
+  return OkStatus();
+}
+
+DeviceCounters Rig::CountersOf(size_t device) const {
+  if (array_ == nullptr) {
+    return counting_[device]->counters();
   }
-  return rig;
+  DeviceCounters now = Told(array_->GetStatus().devices[device]);
+  const DeviceCounters& base = base_[device];
+  now.reads -= base.reads;
+  now.writes -= base.writes;
+  now.flushes -= base.flushes;
+  now.bytes_read -= base.bytes_read;
+  now.bytes_written -= base.bytes_written;
+  return now;
 }
 
 std::vector<Device*> Rig::DevicesFrom(size_t first, size_t end) const {
@@ -129,6 +198,9 @@ std::vector<Device*> Rig::DevicesFrom(size_t first, size_t end) const {
 }
 
 void Rig::ResetCounters() {
+  for (size_t i = 0; i < base_.size(); ++i) {
+    base_[i] = Told(array_->GetStatus().devices[i]);
+  }
   for (const auto& device : counting_) {
     device->Reset();
   }

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "device/wrappers.h"
+#include "eplog/array.h"
 #include "replay/settings.h"
 #include "runtime/event_loop.h"
+#include "runtime/io_uring_loop.h"
 #include "sim/sim_hdd.h"
 #include "sim/sim_ssd.h"
 
@@ -29,18 +32,19 @@ struct FlashTotals {
 
 class Rig {
  public:
+  // Of kFiles the loop is an IoUringLoop, and `name` is in the files' names while they are made.
   static Result<std::unique_ptr<Rig>> Make(EventLoop& loop, const ReplaySettings& settings,
-                                           const RigSizes& sizes);
+                                           const RigSizes& sizes, const std::string& name);
+  // The devices of an open array, which outlives this: they are counted and not handed out.
+  static std::unique_ptr<Rig> Of(const Array& array);
 
   [[nodiscard]] std::vector<Device*> ssds() const { return DevicesFrom(0, ssd_count_); }
   [[nodiscard]] std::vector<Device*> logs() const {
     return DevicesFrom(ssd_count_, counting_.size());
   }
-  [[nodiscard]] const DeviceCounters& ssd_counters(size_t ssd) const {
-    return counting_[ssd]->counters();
-  }
-  [[nodiscard]] const DeviceCounters& log_counters(size_t log) const {
-    return counting_[ssd_count_ + log]->counters();
+  [[nodiscard]] DeviceCounters ssd_counters(size_t ssd) const { return CountersOf(ssd); }
+  [[nodiscard]] DeviceCounters log_counters(size_t log) const {
+    return CountersOf(ssd_count_ + log);
   }
   // From now on everything counts from zero.
   void ResetCounters();
@@ -52,8 +56,14 @@ class Rig {
  private:
   Rig() = default;
   [[nodiscard]] std::vector<Device*> DevicesFrom(size_t first, size_t end) const;
+  [[nodiscard]] DeviceCounters CountersOf(size_t device) const;
+  Status MakeFiles(IoUringLoop& loop, const ReplaySettings& settings, const RigSizes& sizes,
+                   const std::string& name);
+  Status MakeOthers(EventLoop& loop, const ReplaySettings& settings, const RigSizes& sizes);
 
   size_t ssd_count_ = 0;
+  const Array* array_ = nullptr;
+  std::vector<DeviceCounters> base_;  // of its devices
   std::vector<std::unique_ptr<CountingDevice>> counting_;
   std::vector<sim::SimSsd*> flash_;  // of SSDs; log devices are not looked into
 };

@@ -23,7 +23,14 @@ inline constexpr int kPolicies = 4;
 enum class DeviceKind : uint8_t {
   kSimulated,  // sim/: with the times of real drives
   kMemory,     // takes no time at all
+  kFiles,      // member files on a real disk, made for this and gone afterwards
+  kArray,      // an array that is there: a volume of it, made for this
 };
+[[nodiscard]] const char* DeviceKindName(DeviceKind kind);
+// Times mean something.
+[[nodiscard]] constexpr bool HasTimes(DeviceKind kind) {
+  return kind != DeviceKind::kMemory;
+}
 
 struct ReplaySettings {
   std::vector<std::string> traces;  // one after the other, as if they were one
@@ -43,6 +50,7 @@ struct ReplaySettings {
       0;  // a flush of everything after each so many requests; 0: only the trace's
 
   DeviceKind devices = DeviceKind::kSimulated;
+  std::string directory;  // of kFiles
   std::string drive = "samsung-pm9a3";
   std::string log_drive = "seagate-st1000dm003";
   uint64_t ssd_bytes = 0;  // each; 0 = what the trace needs

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "baseline/block_target.h"
+#include "eplog/array.h"
 #include "eplog/status.h"
 #include "replay/rig.h"
 #include "replay/settings.h"
@@ -47,6 +48,8 @@ Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes)
 Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
                                                       const ReplaySettings& settings, bool paper,
                                                       uint64_t volume_bytes);
+// A new volume of an open array, which outlives it; Close deletes it.
+Task<Result<std::unique_ptr<Target>>> MakeVolumeTarget(Array& array, uint64_t volume_bytes);
 Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
                                              const ReplaySettings& settings, uint64_t volume_bytes);
 Result<std::unique_ptr<Target>> MakePlTarget(EventLoop& loop, Rig& rig,

@@ -145,7 +145,7 @@ refused 'end it in .svg or .png' --fig4 --picture x.gif
 STATUS=1 refused 'there is no' --from-array nowhere
 STATUS=1 refused 'cannot read nowhere.json' --from nowhere.json
 
-say "== a replay"
+say "== a replay, written by hand (replay_test.sh has a real one)"
 cat >replay.json <<'JSON'
 {"trace":"fin","settings":{},"policies":{"eplog":{"ssd_data_bytes":270,"ssd_parity_bytes":0,"ssd_metadata_bytes":0,"ssd_bytes":[34,34,34,34,34,34,33,33]},"md":{"ssd_data_bytes":270,"ssd_parity_bytes":250,"ssd_metadata_bytes":0}},"alpha":0.5192}
 JSON

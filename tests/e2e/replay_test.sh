@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# eplog replay as a person uses it: on simulated drives, on files, on an array that is there; its page; its refusals; and what
+# the reliability calculator makes of its JSON.
+#
+#   replay_test.sh PATH-TO-EPLOG
+set -u
+EPLOG=$(realpath "$1")
+HERE=$(realpath "$(dirname "$0")")
+PROFILE=$HERE/../replay/small.toml
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-replay.XXXXXX")
+FAILURES=0
+trap 'cd /; rm -rf "$WORK"' EXIT
+cd "$WORK" || exit 1
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  say "FAILED: $*"
+  FAILURES=$((FAILURES + 1))
+}
+# run STATUS ARGUMENT...: the exit status must be this. Output is kept in out and err.
+run() {
+  local expected=$1
+  shift
+  "$EPLOG" "$@" >out 2>err
+  local status=$?
+  [ $status -eq "$expected" ] || fail "exit status $status instead of $expected: $* ($(head -c 300 err))"
+}
+# refused STATUS REGEX ARGUMENT...: one line that says why
+refused() {
+  local status=$1 regex=$2
+  shift 2
+  run "$status" "$@"
+  [ "$(wc -l <err)" -eq 1 ] || fail "not one line but: $(cat err) <- $*"
+  grep -Eq -- "$regex" err || fail "'$(cat err)' does not match '$regex' <- $*"
+}
+# check PYTHON-EXPRESSION over the JSON document d
+check() { python3 -c "import json,sys; d=json.load(open('${2:-out}')); p=d.get('policies',{}); sys.exit(0 if ($1) else 1)" || fail "not so: $1 in $(head -c 600 "${2:-out}")"; }
+
+say "== on simulated drives, twice the same"
+run 0 replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --report page --json
+cp out first.json
+check 'all(p[name]["requests"] == 12000 and p[name]["iops"] > 0 and p[name]["erases"] is not None for name in ("eplog","paper","md","pl"))'
+check 'p["eplog"]["ssd_bytes_total"] == sum(p["eplog"]["ssd_bytes"]) < p["md"]["ssd_bytes_total"]'
+grep -q '<svg' page/index.html || fail "the page has no pictures"
+grep -Eq 'src=|href=' page/index.html && fail "the page fetches something"
+run 0 replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --json
+cmp -s out first.json || fail "the same replay gave other numbers"
+
+say "== the reliability calculator takes it"
+run 0 mttdl --from first.json --json
+alpha=$(python3 -c 'import json; print(json.load(open("first.json"))["alpha"])')
+check "abs(d['inputs']['alpha'] - $alpha) < 1e-12 and d['inputs']['ssds'] == 8 and d['origins']['alpha'] == 'first.json'"
+
+say "== on files"
+mkdir disk
+run 0 replay "$PROFILE" --prefill --policy eplog,md,pl --devices file:disk --log-size 256M --json
+cp out files.json
+check 'd["settings"]["devices"] == "file" and all(p[name]["iops"] > 0 for name in ("eplog","md","pl"))'
+[ -z "$(ls -A disk)" ] || fail "left in disk: $(ls disk)"
+# In place: what MD does depends on no clock.
+python3 -c "
+import json,sys
+a,b=(json.load(open(f))['policies']['pl']['user_bytes_written'] for f in ('first.json','files.json'))
+sys.exit(a != b)" || fail "other bytes on files than on simulated drives"
+refused 1 'there is no directory nowhere' replay "$PROFILE" --devices file:nowhere
+touch disk/eplog-replay-eplog-ssd0
+refused 1 'eplog-replay-eplog-ssd0' replay "$PROFILE" --policy eplog --devices file:disk --log-size 256M
+[ -e disk/eplog-replay-eplog-ssd0 ] && [ ! -s disk/eplog-replay-eplog-ssd0 ] || fail "a file of somebody else's was touched"
+rm disk/eplog-replay-eplog-ssd0
+
+say "== on an array that is there"
+run 0 create demo --level 6 --ssds 6 --logs 2 --device-size 64M --log-size 64M --sparse
+run 0 volume create demo mine 8M
+run 0 volume list demo --json
+cp out volumes.json
+run 0 replay "$PROFILE" --prefill --policy eplog --devices demo --json
+check 'd["settings"]["devices"] == "array" and d["settings"]["ssds"] == 6 and len(p["eplog"]["ssd_bytes"]) == 6'
+check 'sum(p["eplog"]["ssd_bytes"]) == p["eplog"]["ssd_data_bytes"] + p["eplog"]["ssd_parity_bytes"] + p["eplog"]["ssd_metadata_bytes"]'
+run 0 volume list demo --json
+cmp -s out volumes.json || fail "the volumes are not what they were: $(cat out)"
+run 0 check demo
+refused 2 'policy eplog' replay "$PROFILE" --devices demo
+refused 2 'eplog fail' replay "$PROFILE" --policy eplog --devices demo --fail ssd1
+refused 2 'file:DIR' replay "$PROFILE" --devices simm,ulated
+
+say "== traces that are none"
+: >empty.trace
+head -c 3000 /dev/urandom >binary.trace
+xz -c "$PROFILE" 2>/dev/null | head -c 100 >cut.trace.xz
+for file in empty.trace binary.trace cut.trace.xz missing.trace; do
+  "$EPLOG" replay $file >out 2>err && fail "$file was taken for a trace"
+  [ "$(wc -l <err)" -eq 1 ] || fail "not one line for $file: $(cat err)"
+  grep -q "$file" err || fail "the message does not name $file: $(cat err)"
+done
+
+if [ $FAILURES -ne 0 ]; then
+  say "$FAILURES failures"
+  exit 1
+fi
+say "all is well"
