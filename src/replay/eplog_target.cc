@@ -107,7 +107,10 @@ uint32_t SpareSlotPercent(const ReplaySettings& settings) {
 
 Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes) {
   constexpr uint32_t kReservePercent = 10;
-  constexpr uint64_t kSpareStripes = 4096;  // for what a few seconds leave behind
+  // Slots become free when the log is flushed, at the latest after so much of it, in which a log
+  // stripe takes a block and a chunk and frees at most a slot of an SSD; and a few besides.
+  constexpr uint64_t kUnflushedBytes = uint64_t{64} << 20;
+  const uint64_t spare_stripes = kUnflushedBytes / (kBlockBytes + settings.chunk_bytes) + 4096;
   GeometryRequest request;
   request.n = settings.ssds;
   request.m = settings.parity;
@@ -128,7 +131,7 @@ Result<RigSizes> SizesFor(const ReplaySettings& settings, uint64_t volume_bytes)
   if (sizes.ssd_bytes == 0) {
     const uint64_t stripes =
         DivideUp(volume_bytes, stripe_bytes) * (100 + SpareSlotPercent(settings)) / 100 +
-        kSpareStripes;
+        spare_stripes;
     if (stripes > std::numeric_limits<uint32_t>::max()) {
       return Fail(ErrorCode::kNoSpace,
                   "the trace touches " + std::to_string(volume_bytes >> 30) +
