@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kPeriod = 16;
 constexpr uint32_t kSectors = kBlockBytes / kSectorBytes;
-constexpr uint32_t kKindShift = 30;
+constexpr uint32_t kHeadBytes = 256;
+constexpr uint32_t kKindShift = 29;
 constexpr uint32_t kSlotMask = (uint32_t{1} << kKindShift) - 1;
 
 bool Repeats(const std::byte* bytes, size_t length) {
@@ -30,13 +31,21 @@ void Repeat(const std::byte* pattern, std::byte* to, size_t length) {
 PatternStore::PatternStore(uint64_t size_bytes)
     : size_bytes_(size_bytes),
       regions_(DivideUp(DivideUp(size_bytes, kBlockBytes), kRegionBlocks)),
-      pools_{SlotPool(kPeriod), SlotPool(kSectors * kPeriod), SlotPool(kBlockBytes)} {}
+      pools_{SlotPool(kPeriod), SlotPool(kSectors * kPeriod), SlotPool(kHeadBytes),
+             SlotPool(kBlockBytes)} {}
 
 PatternStore::Kind PatternStore::Classify(ConstBlock block) {
   const std::byte* bytes = block.data();
-  if (Repeats(bytes, kBlockBytes)) {
+  const auto zeros_from = [bytes](size_t at) {
     constexpr std::array<std::byte, kPeriod> kNothing{};
-    return std::memcmp(bytes, kNothing.data(), kPeriod) == 0 ? Kind::kZeros : Kind::kPeriod16;
+    return std::memcmp(bytes + at, kNothing.data(), kPeriod) == 0 &&
+           Repeats(bytes + at, kBlockBytes - at);
+  };
+  if (Repeats(bytes, kBlockBytes)) {
+    return zeros_from(0) ? Kind::kZeros : Kind::kPeriod16;
+  }
+  if (zeros_from(kHeadBytes)) {
+    return Kind::kHead;
   }
   for (uint32_t sector = 0; sector < kSectors; ++sector) {
     if (!Repeats(bytes + size_t{sector} * kSectorBytes, kSectorBytes)) {
@@ -44,6 +53,12 @@ PatternStore::Kind PatternStore::Classify(ConstBlock block) {
     }
   }
   return Kind::kSectors;
+}
+
+size_t PatternStore::KeptBytes(Kind kind) {
+  static constexpr std::array<size_t, 5> kBytes = {0, kPeriod, kSectors * kPeriod, kHeadBytes,
+                                                   kBlockBytes};
+  return kBytes[static_cast<size_t>(kind)];
 }
 
 PatternStore::Word PatternStore::Find(uint64_t number) const {
@@ -79,7 +94,7 @@ void PatternStore::WriteBlock(uint64_t number, ConstBlock from) {
       return;
     }
     const uint32_t slot = PoolOf(kind).Take();
-    EPLOG_CHECK(slot <= kSlotMask, "a device has fewer than 2^30 blocks of a kind");
+    EPLOG_CHECK(slot <= kSlotMask, "a device has fewer than 2^29 blocks of a kind");
     word = (static_cast<Word>(kind) << kKindShift) | slot;
   }
   std::byte* to = PoolOf(kind).At(word & kSlotMask);
@@ -88,7 +103,7 @@ void PatternStore::WriteBlock(uint64_t number, ConstBlock from) {
       std::memcpy(to + sector * kPeriod, from.data() + sector * kSectorBytes, kPeriod);
     }
   } else {
-    std::memcpy(to, from.data(), kind == Kind::kWhole ? kBlockBytes : kPeriod);
+    std::memcpy(to, from.data(), KeptBytes(kind));
   }
 }
 
@@ -101,8 +116,9 @@ void PatternStore::ReadBlock(Word word, Block into) const {
   const std::byte* from = pools_[static_cast<size_t>(kind) - 1].At(word & kSlotMask);
   if (kind == Kind::kPeriod16) {
     Repeat(from, into.data(), kBlockBytes);
-  } else if (kind == Kind::kWhole) {
-    std::memcpy(into.data(), from, kBlockBytes);
+  } else if (kind == Kind::kWhole || kind == Kind::kHead) {
+    std::memcpy(into.data(), from, KeptBytes(kind));
+    std::memset(into.data() + KeptBytes(kind), 0, kBlockBytes - KeptBytes(kind));
   } else {
     for (size_t sector = 0; sector < kSectors; ++sector) {
       Repeat(from + sector * kPeriod, into.data() + sector * kSectorBytes, kSectorBytes);
@@ -174,9 +190,11 @@ PatternStore::Usage PatternStore::usage() const {
   Usage usage;
   usage.blocks_of_16 = pools_[0].in_use();
   usage.blocks_of_128 = pools_[1].in_use();
-  usage.whole_blocks = pools_[2].in_use();
-  usage.content_bytes = usage.blocks_of_16 * kPeriod + usage.blocks_of_128 * kSectors * kPeriod +
-                        usage.whole_blocks * kBlockBytes;
+  usage.blocks_of_256 = pools_[2].in_use();
+  usage.whole_blocks = pools_[3].in_use();
+  for (const Kind kind : {Kind::kPeriod16, Kind::kSectors, Kind::kHead, Kind::kWhole}) {
+    usage.content_bytes += pools_[static_cast<size_t>(kind) - 1].in_use() * KeptBytes(kind);
+  }
   usage.memory_bytes =
       regions_in_use_ * kRegionBlocks * sizeof(Word) + regions_.capacity() * sizeof(regions_[0]);
   for (const SlotPool& pool : pools_) {

@@ -18,14 +18,14 @@ constexpr uint64_t kSize = 256 * uint64_t{kBlockBytes};
 // Bytes of each kind that the store tells apart.
 std::vector<std::byte> Content(Random& random, uint64_t length) {
   std::vector<std::byte> bytes(length);
-  const uint64_t period = std::array<uint64_t, 4>{16, 512, length + 1, 0}[random.Below(4)];
+  const uint64_t period = std::array<uint64_t, 5>{16, 512, length + 1, 0, 1}[random.Below(5)];
   std::array<std::byte, 16> pattern{};
   for (uint64_t i = 0; i < length; ++i) {
-    if (period == 0) {
-      continue;  // zeros
+    if (period == 0 || (period == 1 && i % kBlockBytes >= 256)) {
+      continue;  // zeros, or a header with zeros behind it
     }
     // Sectors that each repeat, or one pattern for all, or none.
-    if (period > length || i == 0 || (period == 512 && i % 512 == 0)) {
+    if (period > length || period == 1 || i == 0 || (period == 512 && i % 512 == 0)) {
       for (auto& byte : pattern) {
         byte = static_cast<std::byte>(random.Next());
       }
@@ -93,6 +93,14 @@ TEST(PatternStore, TakesTheLeastThatHoldsABlock) {
   EXPECT_EQ(store.usage().blocks_of_128, 1U);
   EXPECT_EQ(store.usage().whole_blocks, 1U);
   EXPECT_EQ(store.usage().content_bytes, 16U + 128U + 4096U);
+  const auto header = Block([](size_t i) { return i < 256 ? i + 1 : 0; });
+  const auto longer = Block([](size_t i) { return i < 257 ? i + 1 : 0; });
+  store.Write(16384, header);
+  EXPECT_EQ(store.usage().blocks_of_256, 1U);
+  EXPECT_EQ(store.usage().content_bytes, 16U + 128U + 4096U + 256U);
+  store.Write(16384, longer);
+  EXPECT_EQ(store.usage().whole_blocks, 2U);
+  store.Write(16384, zeros);
   store.Write(12288, same);
   EXPECT_EQ(store.usage().content_bytes, 16U + 128U + 16U);
   store.Drop(4096, 2 * uint64_t{kBlockBytes});
