@@ -167,7 +167,11 @@ Task<void> MetadataScrubber::CheckRing(DeviceIndex ssd) {
   if (!core_.members.live(ssd)) {
     co_return;
   }
-  for (const uint64_t number : core_.rings.NeededBlocks(ssd, parts_.flusher.stable())) {
+  // What the checkpoint covers may be overwritten at any time: it is named before it has freed
+  // that.
+  const std::vector<uint64_t> needed =
+      core_.rings.NeededBlocks(ssd, root_.sequence, parts_.flusher.stable());
+  for (const uint64_t number : needed) {
     const Buffer block = core_.pool.Get(kBlockBytes);
     Task<Status> reading =
         core_.members.ReadBytes(ssd, g.RingOffset(number % g.ring_blocks), block.span());

@@ -231,10 +231,11 @@ void JournalRings::CheckpointCounts(uint64_t sequence) {
   }
 }
 
-std::vector<uint64_t> JournalRings::NeededBlocks(DeviceIndex ssd, uint64_t upto) const {
+std::vector<uint64_t> JournalRings::NeededBlocks(DeviceIndex ssd, uint64_t covered,
+                                                 uint64_t upto) const {
   std::vector<uint64_t> numbers;
   for (const LiveBlock& block : rings_[ssd.value].live) {
-    if (block.last_sequence <= upto) {
+    if (block.last_sequence > covered && block.last_sequence <= upto) {
       numbers.push_back(block.number);
     }
   }

@@ -65,8 +65,10 @@ class JournalRings {
   // A checkpoint that covers `sequence` counts: blocks with nothing newer are free.
   void CheckpointCounts(uint64_t sequence);
 
-  // Numbers of the blocks on an SSD that are needed and hold nothing newer than `upto`.
-  [[nodiscard]] std::vector<uint64_t> NeededBlocks(DeviceIndex ssd, uint64_t upto) const;
+  // Numbers of the blocks on an SSD that a checkpoint of `covered` needs and that hold nothing
+  // newer than `upto`.
+  [[nodiscard]] std::vector<uint64_t> NeededBlocks(DeviceIndex ssd, uint64_t covered,
+                                                   uint64_t upto) const;
 
   [[nodiscard]] uint64_t bytes_written() const { return bytes_written_; }
   [[nodiscard]] uint64_t wraps() const { return wraps_; }
