@@ -543,6 +543,7 @@ Task<Status> SimDevice::Flush() {
   Covered(upto, fault.has_value());
   bus_.StrikeAt(kind, Moment::kCompleted);
   if (fault) {
+    bus_.TellFailedFlush(index_);
     co_return Fail(Failure(*fault, "flush", 0));
   }
   co_return OkStatus();

@@ -123,6 +123,15 @@ class SimBus {
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }
+  // Somebody is told that a flush of this device failed.
+  void set_on_failed_flush(std::function<void(uint8_t device)> told) {
+    on_failed_flush_ = std::move(told);
+  }
+  void TellFailedFlush(uint8_t device) const {
+    if (on_failed_flush_) {
+      on_failed_flush_(device);
+    }
+  }
   void set_on_doom(std::function<void(const Doom&)> met) { on_doom_ = std::move(met); }
   // Requests of this kind take long, so that others overtake them.
   void set_slow_kind(std::optional<IoKind> kind) { slow_kind_ = kind; }
@@ -167,6 +176,7 @@ class SimBus {
   };
   std::vector<ArmedDoom> dooms_;
   std::function<void(const Doom&)> on_doom_;
+  std::function<void(uint8_t)> on_failed_flush_;
   FaultPlan fault_;
   bool fault_fired_ = false;
   uint64_t requests_ = 0;

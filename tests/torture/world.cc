@@ -337,6 +337,12 @@ void World::Reconcile(const ArrayStatus& status, const DeviceSet& withheld) {
 void World::ArmDooms(bool opening) {
   SimBus& bus = machine_->bus();
   bus.set_on_doom([this](const Doom& doom) { MeetDoom(doom); });
+  bus.set_on_failed_flush([this](uint8_t device) {
+    const auto failed = failed_flush_.find(device);
+    if (failed != failed_flush_.end()) {
+      failed->second = std::min(failed->second, machine_->loop().NowUs());
+    }
+  });
   if (!opening && plan_.focus == Focus::kHeal && random_.Chance(0.8)) {
     const size_t which = random_.Below(unreliable_.size());
     const uint8_t device = *std::next(unreliable_.begin(), static_cast<std::ptrdiff_t>(which));
@@ -402,7 +408,7 @@ void World::MeetDoom(const Doom& doom) {
     return;  // an opening that cannot read its superblocks does without it
   }
   if (doom.style == Doom::Style::kFailsFlush) {
-    failed_flush_[doom.device] = machine_->loop().NowUs();
+    failed_flush_[doom.device] = UINT64_MAX;  // until the array is told
   }
   doomed_.insert(doom.device);
   stale_.insert(doom.device);

@@ -108,7 +108,7 @@ class World {
   DeviceSet rotten_;   // what they hold may be wrong: lied, and were not scrubbed since
   DeviceSet lying_;    // of them: still do
   DeviceSet unheard_;  // a flush failed, and a kill came before anybody was told
-  std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when
+  std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when the array was told
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
