@@ -21,7 +21,8 @@ import sys
 text = open("paper.md", encoding="utf-8").read()
 faults = []
 for title in ("Write traffic", "S1", "S2", "S3", "S4", "S5", "S6", "S8", "S9", "Collections", "Real traces"):
-    if not re.search(rf"^## {title}.*\n\n.*(\d|Not run)", text, re.M):
+    part = re.search(rf"^## {title}.*?(?=^## |\Z)", text, re.M | re.S)
+    if part is None or not re.search(r"^\|.*\d|^Not run", part.group(), re.M):
         faults.append(f"nothing under {title}")
 faults += [f"{word} in it" for word in ("nan", "inf", "None") if re.search(rf"\b{word}\b", text)]
 runs = json.load(open("cache.json", encoding="utf-8"))

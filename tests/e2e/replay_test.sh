@@ -39,7 +39,7 @@ check() { python3 -c "import json,sys; d=json.load(open('${2:-out}')); p=d.get('
 say "== on simulated drives, twice the same"
 run 0 replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --report page --json
 cp out first.json
-check 'all(p[name]["requests"] == 12000 and p[name]["iops"] > 0 and p[name]["erases"] is not None for name in ("eplog","paper","md","pl"))'
+check 'all(p[name]["requests"] == p["md"]["requests"] >= 12000 and p[name]["iops"] > 0 and p[name]["erases"] is not None for name in ("eplog","paper","md","pl"))'
 check 'p["eplog"]["ssd_bytes_total"] == sum(p["eplog"]["ssd_bytes"]) < p["md"]["ssd_bytes_total"]'
 grep -q '<svg' page/index.html || fail "the page has no pictures"
 grep -Eq 'src=|href=' page/index.html && fail "the page fetches something"
