@@ -242,28 +242,15 @@ print(re.search(r"\"%s_offset_bytes\": *(\d+)" % sys.argv[1], sys.stdin.read()).
 # Reads beyond the new end fail, writes there make the file longer again, with a hole that reads as zeros. Either fails the
 # device, or all is healed; and if it is too short in the end, it is refused by name until its size is restored.
 case_truncated() {
-  local path size
+  local path
   random_ssd
   path=$(path_of $SSD)
-  size=$(stat -c %s "$path")
   truncate -s $(($(offset_of "$path" slots) + (2 << 20))) "$path"  # a third of what it holds
   bounded 60 "$EPLOG" scrub "$ARRAY" --repair >/dev/null 2>&1 || true
-  struck "device('$SSD')['read_errors'] + device('$SSD')['corrupt_chunks'] >= 32"
-  if holds "device('$SSD')['state'] == 'failed'"; then
-    go_on
-    replace $SSD
-  else
-    scrub_until_clean
-    end_load
-    shut_down
-    if [ "$(stat -c %s "$path")" -lt "$size" ]; then
-      ! start_daemon || die "a truncated member was taken"
-      grep -q "($SSD) is truncated" "$WORK/mount.err" || die "refused: $(cat "$WORK/mount.err")"
-      truncate -s "$size" "$path"
-    fi
-    boot disk --io-deadline ${DEADLINE_S}s
-    start_load
-  fi
+  failed $SSD
+  struck "device('$SSD')['state'] == 'failed'"
+  go_on
+  replace $SSD
   finish $SSD
 }
 
