@@ -70,6 +70,7 @@ struct ReplayCommand {
 
 Result<std::vector<Policy>> ReadPolicies(const std::vector<std::string>& typed) {
   std::vector<std::string> names;
+  names.reserve(kPolicies);
   for (int i = 0; i < kPolicies; ++i) {
     names.emplace_back(PolicyName(static_cast<Policy>(i)));
   }

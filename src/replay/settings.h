@@ -32,6 +32,7 @@ enum class DeviceKind : uint8_t {
   return kind != DeviceKind::kMemory;
 }
 
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order of meaning
 struct ReplaySettings {
   std::vector<std::string> traces;  // one after the other, as if they were one
   TraceOptions trace;
