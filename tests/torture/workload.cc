@@ -137,6 +137,14 @@ Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   Answer("a read", status, after == nullptr || after->doomed);
 }
 
+// What is answered at once was durable before, and has waited for no device: it says nothing of what
+// the array has written down since.
+void Workload::NoteFlushed(uint64_t begun_us) {
+  if (loop_.NowUs() != begun_us) {
+    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
+  }
+}
+
 Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes) {
   VolumeModel* volume = oracle_.Find(key);
   const VolumeId id = *volume->id;
@@ -148,7 +156,7 @@ Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length
   Task<Status> task = array_.Flush(id, offset_bytes, length_bytes);
   const Status status = co_await task;
   if (status.ok()) {
-    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
+    NoteFlushed(begun_us);
     oracle_.EndFlush(token, false);
   }
   EndUse(key);
@@ -165,7 +173,7 @@ Task<void> Workload::FlushAll() {
   Task<Status> task = array_.FlushAll();
   const Status status = co_await task;
   if (status.ok()) {
-    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
+    NoteFlushed(begun_us);
     oracle_.EndFlush(token, false);
   }
   Trace("flushed all");
@@ -232,7 +240,7 @@ Task<void> Workload::Checkpoint(CheckpointKind kind) {
   Task<Status> task = array_.Checkpoint(kind);
   const Status status = co_await task;
   if (status.ok()) {
-    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
+    NoteFlushed(begun_us);
     oracle_.EndFlush(token, true);
   }
   Trace("checkpoint counts");
@@ -325,7 +333,7 @@ Task<void> Workload::Close() {
   Task<Status> task = array_.Close();
   const Status status = co_await task;
   if (status.ok()) {
-    scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
+    NoteFlushed(begun_us);
     oracle_.EndFlush(token, true);
   }
   closed_ = true;

@@ -36,7 +36,8 @@ struct Scene {
   std::function<bool(size_t device)> suspect = nullptr;
   // Everything on all devices was found right, or put right, and written down.
   std::function<void()> whole = nullptr;
-  uint64_t flush_begun_us = 0;  // when the latest that was answered with success began
+  // When the latest that had to wait, and was answered with success, began.
+  uint64_t flush_begun_us = 0;
 
   void Violate(const std::string& what) {
     if (violation.empty()) {
@@ -94,6 +95,7 @@ class Workload {
   Task<void> RandomTrim();
   Task<void> RandomVolumeChange(Op op);
   Op PickOp();
+  void NoteFlushed(uint64_t begun_us);
   VolumeKey PickVolume(bool unused);
   Range PickRange(Op op);
   Range Inside(const VolumeModel& volume, uint64_t offset_bytes, uint64_t length_bytes) const;
