@@ -98,6 +98,8 @@ class BlockTarget {
 
   [[nodiscard]] virtual uint64_t size_bytes() const = 0;
   [[nodiscard]] virtual const TargetTraffic& traffic() const = 0;
+  // Lines whose parity on the SSDs is old.
+  [[nodiscard]] virtual size_t pending_lines() const { return 0; }
   // "md", "pl": for tables.
   [[nodiscard]] virtual std::string name() const = 0;
 };

@@ -64,8 +64,7 @@ class PlArray final : public BlockTarget {
   [[nodiscard]] const TargetTraffic& traffic() const override { return traffic_; }
   [[nodiscard]] std::string name() const override { return "pl"; }
   [[nodiscard]] const Placement& placement() const { return placement_; }
-  // Lines whose parity on the SSDs is old.
-  [[nodiscard]] size_t pending_lines() const { return log_.lines(); }
+  [[nodiscard]] size_t pending_lines() const override { return log_.lines(); }
 
  private:
   PlArray(EventLoop& loop, std::vector<Device*> devices, const Placement& placement,

@@ -45,6 +45,8 @@ struct ReplayCommand {
   uint32_t level = 6;
   uint32_t ssds = 8;
   std::string chunk;
+  std::string baseline_chunk;
+  std::string page_cache;
   uint32_t device_buffer = 0;
   uint32_t stripe_buffer = 0;
   std::string commit_every;
@@ -163,14 +165,20 @@ Status ReadSizes(const ReplayCommand& command, ReplaySettings& settings) {
   };
   EPLOG_TRY(read("--ssd-size", command.ssd_size, settings.ssd_bytes));
   EPLOG_TRY(read("--log-size", command.log_size, settings.log_bytes));
-  uint64_t chunk = settings.chunk_bytes;
-  EPLOG_TRY(read("--chunk", command.chunk, chunk));
-  if (!std::has_single_bit(chunk) || chunk < kMinChunkBytes || chunk > kMaxChunkBytes) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--chunk {} is no power of two from 4K to 1M", command.chunk));
-  }
-  settings.chunk_bytes = static_cast<uint32_t>(chunk);
-  return OkStatus();
+  EPLOG_TRY(read("--page-cache", command.page_cache, settings.page_cache_bytes));
+  const auto read_chunk = [&](const char* option, const std::string& typed,
+                              uint32_t& into) -> Status {
+    uint64_t chunk = settings.chunk_bytes;
+    EPLOG_TRY(read(option, typed, chunk));
+    if (!std::has_single_bit(chunk) || chunk < kMinChunkBytes || chunk > kMaxChunkBytes) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} {} is no power of two from 4K to 1M", option, typed));
+    }
+    into = static_cast<uint32_t>(chunk);
+    return OkStatus();
+  };
+  EPLOG_TRY(read_chunk("--chunk", command.chunk, settings.chunk_bytes));
+  return read_chunk("--baseline-chunk", command.baseline_chunk, settings.baseline_chunk_bytes);
 }
 
 Status ReadDevices(const std::string& typed, ReplaySettings& settings) {
@@ -319,6 +327,10 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->add_option("--level", command->level, "5, 6, ...: how many parity chunks (6)");
   verb->add_option("--ssds", command->ssds, "how many (8)");
   verb->add_option("--chunk", command->chunk, "size of a chunk (4K)");
+  verb->add_option("--baseline-chunk", command->baseline_chunk,
+                   "size of a chunk of md and pl (as --chunk)");
+  verb->add_option("--page-cache", command->page_cache,
+                   "RAM of md and pl for what was written since the last flush (0)");
   verb->add_option("--device-buffer", command->device_buffer,
                    "chunks of updates in RAM for each SSD (0)");
   verb->add_option("--stripe-buffer", command->stripe_buffer, "new stripes in RAM (0)");

@@ -51,6 +51,9 @@ Json SettingsToJson(const ReplayResult& result, const ReplaySettings& settings) 
       {"level", settings.parity + 4},
       {"ssds", settings.ssds},
       {"chunk_bytes", settings.chunk_bytes},
+      {"baseline_chunk_bytes",
+       settings.baseline_chunk_bytes != 0 ? settings.baseline_chunk_bytes : settings.chunk_bytes},
+      {"page_cache_bytes", settings.page_cache_bytes},
       {"device_buffer_chunks", settings.buffers.device_chunks},
       {"stripe_buffer", settings.buffers.stripes},
       {"commit_every", !settings.commit_every        ? Json("auto")
@@ -85,6 +88,10 @@ Json LatencyToJson(const Histogram& histogram) {
   return latency;
 }
 
+Json SpreadToJson(const Spread& spread) {
+  return {{"min", spread.least}, {"mean", spread.mean}, {"max", spread.most}};
+}
+
 Json PolicyToJson(const PolicyResult& result, const ReplaySettings& settings) {
   Json document = TrafficToJson(result.traffic);
   Json each = Json::array();
@@ -113,11 +120,9 @@ Json PolicyToJson(const PolicyResult& result, const ReplaySettings& settings) {
   document["iops"] = timed ? Json(Iops(result)) : Json();
   document["latency_us"] = timed ? LatencyToJson(result.latency_us) : Json();
   const bool engine = result.policy == Policy::kEplog || result.policy == Policy::kPaper;
-  document["space_overhead"] = engine && settings.prefill
-                                   ? Json{{"min", result.space_overhead.least},
-                                          {"mean", result.space_overhead.mean},
-                                          {"max", result.space_overhead.most}}
-                                   : Json();
+  const bool shares = engine && settings.prefill;
+  document["space_overhead"] = shares ? SpreadToJson(result.space_overhead) : Json();
+  document["pending_share"] = shares ? SpreadToJson(result.pending_share) : Json();
   document["metadata_bytes_before"] = engine ? Json(result.metadata_bytes_before) : Json();
   document["metadata_bytes_max"] =
       engine ? Json(std::max(result.metadata_bytes_before, result.metadata_bytes_max)) : Json();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "baseline/md_array.h"
+#include "baseline/page_cache.h"
 #include "baseline/pl_array.h"
 #include "replay/target.h"
 
@@ -92,9 +93,8 @@ class BaselineTarget final : public Target {
     return InCommonWords(target_->traffic(), chunk_bytes_);
   }
   [[nodiscard]] TargetState state() const override {
-    const auto* pl = dynamic_cast<const PlArray*>(target_.get());
     const uint64_t line_bytes = stripe_bytes_ / chunk_bytes_ * kBlockBytes;
-    return {.pending_bytes = pl == nullptr ? 0 : pl->pending_lines() * line_bytes,
+    return {.pending_bytes = target_->pending_lines() * line_bytes,
             .used_slot_bytes = 0,
             .metadata_bytes = 0};
   }
@@ -108,6 +108,24 @@ class BaselineTarget final : public Target {
   std::unique_ptr<BlockTarget> target_;
 };
 
+// In front of it a page cache, if there is to be one.
+template <typename Made>
+Result<std::unique_ptr<BlockTarget>> Behind(EventLoop& loop, uint64_t page_cache_bytes,
+                                            Result<std::unique_ptr<Made>> made) {
+  if (!made.ok()) {
+    return Fail(std::move(made).error());
+  }
+  std::unique_ptr<BlockTarget> target = std::move(*made);
+  if (page_cache_bytes != 0) {
+    target = std::make_unique<PageCache>(loop, std::move(target), page_cache_bytes);
+  }
+  return target;
+}
+
+uint32_t ChunkBytes(const ReplaySettings& settings) {
+  return settings.baseline_chunk_bytes != 0 ? settings.baseline_chunk_bytes : settings.chunk_bytes;
+}
+
 Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& settings,
                                            uint64_t volume_bytes, BaselineTarget::Maker make) {
   auto first = make(rig.ssds());
@@ -120,12 +138,13 @@ Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& setti
                                          std::to_string(volume_bytes) +
                                          ": give a larger --ssd-size");
   }
-  const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * settings.chunk_bytes;
-  const uint64_t trim_from_bytes =
-      settings.trim_spare ? volume_bytes / (settings.ssds - settings.parity) : UINT64_MAX;
+  const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * ChunkBytes(settings);
+  const uint64_t trim_from_bytes = settings.trim_spare
+                                       ? DivideUp(volume_bytes, stripe_bytes) * ChunkBytes(settings)
+                                       : UINT64_MAX;
   std::unique_ptr<Target> target =
       std::make_unique<BaselineTarget>(rig.ssds(), trim_from_bytes, stripe_bytes,
-                                       settings.chunk_bytes, std::move(make), std::move(*first));
+                                       ChunkBytes(settings), std::move(make), std::move(*first));
   return target;
 }
 
@@ -136,31 +155,23 @@ Result<std::unique_ptr<Target>> MakeMdTarget(EventLoop& loop, Rig& rig,
                                              uint64_t volume_bytes) {
   MdOptions options;
   options.parity = settings.parity;
-  options.chunk_bytes = settings.chunk_bytes;
-  return MakeTarget(
-      rig, settings, volume_bytes,
-      [&loop, options](std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
-        auto made = MdArray::Make(loop, std::move(ssds), options);
-        if (!made.ok()) {
-          return Fail(std::move(made).error());
-        }
-        return std::unique_ptr<BlockTarget>(std::move(*made));
-      });
+  options.chunk_bytes = ChunkBytes(settings);
+  return MakeTarget(rig, settings, volume_bytes,
+                    [&loop, options, cache = settings.page_cache_bytes](std::vector<Device*> ssds) {
+                      return Behind(loop, cache, MdArray::Make(loop, std::move(ssds), options));
+                    });
 }
 
 Result<std::unique_ptr<Target>> MakePlTarget(EventLoop& loop, Rig& rig,
                                              const ReplaySettings& settings,
                                              uint64_t volume_bytes) {
   PlOptions options;
-  options.chunk_bytes = settings.chunk_bytes;
+  options.chunk_bytes = ChunkBytes(settings);
   return MakeTarget(rig, settings, volume_bytes,
-                    [&loop, options, logs = rig.logs()](
-                        std::vector<Device*> ssds) -> Result<std::unique_ptr<BlockTarget>> {
-                      auto made = PlArray::Make(loop, std::move(ssds), logs, options);
-                      if (!made.ok()) {
-                        return Fail(std::move(made).error());
-                      }
-                      return std::unique_ptr<BlockTarget>(std::move(*made));
+                    [&loop, options, cache = settings.page_cache_bytes,
+                     logs = rig.logs()](std::vector<Device*> ssds) {
+                      return Behind(loop, cache,
+                                    PlArray::Make(loop, std::move(ssds), logs, options));
                     });
 }
 

@@ -72,6 +72,7 @@ Task<Status> Player::Play(std::function<void(uint64_t)> progress) {
   result_.duration_us = loop_.NowUs() - begun_us_;
   if (overhead_samples_ != 0) {
     result_.space_overhead.mean /= static_cast<double>(overhead_samples_);
+    result_.pending_share.mean /= static_cast<double>(overhead_samples_);
   }
   co_return status;
 }
@@ -267,6 +268,14 @@ uint64_t Player::WrittenToSsds() const {
   return sum;
 }
 
+// The mean is a sum for now.
+void Player::AddShare(Spread& spread, uint64_t bytes) const {
+  const double share = static_cast<double>(bytes) / static_cast<double>(content_.size_bytes());
+  spread.least = overhead_samples_ == 0 ? share : std::min(spread.least, share);
+  spread.most = std::max(spread.most, share);
+  spread.mean += share;
+}
+
 void Player::Sample() {
   if (result_.write_requests % kOverheadEvery == 0) {
     const TargetState state = target_.state();
@@ -274,11 +283,8 @@ void Player::Sample() {
     if (settings_.prefill && base_slot_bytes_ != 0) {
       const uint64_t beyond =
           state.used_slot_bytes - std::min(state.used_slot_bytes, base_slot_bytes_);
-      const double share = static_cast<double>(beyond) / static_cast<double>(content_.size_bytes());
-      Spread& spread = result_.space_overhead;
-      spread.least = overhead_samples_ == 0 ? share : std::min(spread.least, share);
-      spread.most = std::max(spread.most, share);
-      spread.mean += share;
+      AddShare(result_.space_overhead, beyond);
+      AddShare(result_.pending_share, state.pending_bytes);
       ++overhead_samples_;
     }
   }

@@ -62,6 +62,7 @@ class Player {
   Task<void> WaitForTurn(Place place);
   Task<Status> FlushIfDue();
   Task<void> CommitAlone();
+  void AddShare(Spread& spread, uint64_t bytes) const;
   void Sample();
   void Stop(Status status);
   [[nodiscard]] uint64_t WrittenToSsds() const;

@@ -48,6 +48,8 @@ struct PolicyResult {
   // Of samples every 1,000 write requests: slots in use beyond those of the trace's data and
   // parity, as a part of the data that the trace touches.
   Spread space_overhead;
+  // Likewise: chunks whose newest version is not under the parity of their stripe.
+  Spread pending_share;
   uint64_t metadata_bytes_before = 0;  // in RAM
   uint64_t metadata_bytes_max = 0;
 

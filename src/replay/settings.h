@@ -42,6 +42,10 @@ struct ReplaySettings {
   uint32_t ssds = 8;  // n
   uint32_t parity = 2;
   uint32_t chunk_bytes = 4096;
+  // Of md and pl: another size of chunks than EPLOG's, and RAM for what was written since the last
+  // flush (0: none, as with O_DIRECT).
+  uint32_t baseline_chunk_bytes = 0;
+  uint64_t page_cache_bytes = 0;
   BufferSizes buffers;
   // Parity is committed after each so many write requests; 0: never; nothing: as the array sees
   // fit, which for pl is when its log is full.

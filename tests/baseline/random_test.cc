@@ -128,11 +128,12 @@ struct Case {
   uint32_t n;
   uint32_t m;
   uint32_t chunk_bytes;
+  uint64_t page_cache_bytes = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << (c.kind == Kind::kMd ? "md" : "pl") << c.n << "x" << c.m << "chunk"
-             << c.chunk_bytes;
+  return out << (c.kind == Kind::kMd ? "md" : "pl") << c.n << "x" << c.m << "chunk" << c.chunk_bytes
+             << (c.page_cache_bytes != 0 ? "cached" : "");
 }
 
 class RandomRequests : public ::testing::TestWithParam<Case> {
@@ -143,6 +144,7 @@ class RandomRequests : public ::testing::TestWithParam<Case> {
     shape.n = c.n;
     shape.m = c.m;
     shape.chunk_bytes = c.chunk_bytes;
+    shape.page_cache_bytes = c.page_cache_bytes;
     shape.ssd_bytes = uint64_t{96} << 10;
     shape.log_bytes = uint64_t{40} << 10;  // full every few requests
     shape.cached_lines = 16;               // of 24
@@ -228,7 +230,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RandomRequests,
                                            Case{Kind::kMd, 8, 2, 16384},
                                            Case{Kind::kMd, 6, 3, 4096}, Case{Kind::kPl, 3, 1, 4096},
                                            Case{Kind::kPl, 5, 1, 8192}, Case{Kind::kPl, 6, 2, 4096},
-                                           Case{Kind::kPl, 6, 3, 16384}),
+                                           Case{Kind::kPl, 6, 3, 16384},
+                                           // Written back at flushes, and all the time.
+                                           Case{Kind::kMd, 5, 2, 4096, 1 << 20},
+                                           Case{Kind::kMd, 5, 1, 8192, 32 << 10},
+                                           Case{Kind::kPl, 6, 2, 4096, 64 << 10}),
                          ::testing::PrintToStringParamName());
 
 }  // namespace

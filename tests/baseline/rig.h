@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "baseline/block_target.h"
 #include "baseline/md_array.h"
+#include "baseline/page_cache.h"
 #include "baseline/pl_array.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
@@ -61,8 +62,9 @@ struct RigShape {
   bool one_submitter = false;
   uint64_t commit_memory_bytes = uint64_t{64} << 20;
   uint64_t seed = 1;
-  uint64_t most_delay_us = 0;  // 0: requests complete in the next turn
-  bool at_once = false;        // requests complete while they are made, and none waits for others
+  uint64_t most_delay_us = 0;     // 0: requests complete in the next turn
+  uint64_t page_cache_bytes = 0;  // 0: none in front
+  bool at_once = false;  // requests complete while they are made, and none waits for others
 };
 
 class TargetRig {
@@ -112,9 +114,7 @@ class TargetRig {
       options.chunk_bytes = shape.chunk_bytes;
       options.commit_memory_bytes = shape.commit_memory_bytes;
       options.plug.requests = shape.at_once ? 1 : options.plug.requests;
-      auto made = PlArray::Make(loop, ssds, logs, options);
-      return made.ok() ? Result<std::unique_ptr<BlockTarget>>(std::move(*made))
-                       : Fail(made.error());
+      return Placed(PlArray::Make(loop, ssds, logs, options));
     }
     MdOptions options;
     options.parity = shape.m;
@@ -123,8 +123,7 @@ class TargetRig {
     options.choice = shape.choice;
     options.one_submitter = shape.one_submitter;
     options.plug.requests = shape.at_once ? 1 : options.plug.requests;
-    auto made = MdArray::Make(loop, ssds, options);
-    return made.ok() ? Result<std::unique_ptr<BlockTarget>>(std::move(*made)) : Fail(made.error());
+    return Placed(MdArray::Make(loop, ssds, options));
   }
   void Close() {
     if (target) {
@@ -185,10 +184,7 @@ class TargetRig {
     EXPECT_EQ(traffic.LogTotal().bytes_written, traffic.bytes(IoClass::kLogWrite));
   }
 
-  [[nodiscard]] const Placement& placement() const {
-    return shape.kind == Kind::kMd ? dynamic_cast<MdArray&>(*target).placement()
-                                   : dynamic_cast<PlArray&>(*target).placement();
-  }
+  [[nodiscard]] const Placement& placement() const { return *placement_; }
   [[nodiscard]] const TargetTraffic& traffic() const { return target->traffic(); }
   [[nodiscard]] FaultDevice& faulty(uint32_t i) { return *faulty_[i]; }
   // A page of a line as it lies on its SSD.
@@ -204,6 +200,19 @@ class TargetRig {
   std::unique_ptr<BlockTarget> target;
 
  private:
+  template <typename Made>
+  Result<std::unique_ptr<BlockTarget>> Placed(Result<std::unique_ptr<Made>> made) {
+    if (!made.ok()) {
+      return Fail(made.error());
+    }
+    placement_ = &(*made)->placement();
+    std::unique_ptr<BlockTarget> whole = std::move(*made);
+    if (shape.page_cache_bytes != 0) {
+      whole = std::make_unique<PageCache>(loop, std::move(whole), shape.page_cache_bytes);
+    }
+    return whole;
+  }
+
   Task<Status> WriteTogether(std::vector<std::pair<uint64_t, size_t>> ranges) {
     std::vector<Buffer> contents;
     TaskGroup group(loop);
@@ -215,6 +224,7 @@ class TargetRig {
     co_return co_await all;
   }
 
+  const Placement* placement_ = nullptr;  // of the array behind `target`
   std::vector<std::unique_ptr<MemoryDevice>> memory_;
   std::vector<std::unique_ptr<RandomDelayDevice>> delayed_;
   std::vector<std::unique_ptr<FaultDevice>> faulty_;

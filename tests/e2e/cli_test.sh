@@ -7,8 +7,8 @@
 # Needs /dev/fuse. Parts that need root (a small file system of its own, block devices) are skipped by name without it.
 set -u
 EPLOG=$(realpath "$1")
+HERE=$(realpath "$(dirname "$0")")
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-cli.XXXXXX")
-FAILURES=0
 SKIPPED=()
 SMALL=(--level 5 --ssds 3 --logs 1 --device-size 10M --log-size 4M)
 
@@ -30,32 +30,8 @@ LOOPS=()
 trap cleanup EXIT
 cd "$WORK" || exit 1
 
-say() { printf '%s\n' "$*"; }
-fail() {
-  say "FAILED: $*"
-  FAILURES=$((FAILURES + 1))
-}
-
-# run STATUS COMMAND...: the exit status must be this. Output is kept in out and err.
-run() {
-  local expected=$1
-  shift
-  "$@" >"$WORK/out" 2>"$WORK/err"
-  local status=$?
-  [ $status -eq "$expected" ] ||
-    fail "exit status $status instead of $expected: $* ($(head -c 300 "$WORK/err"))"
-}
-
-# refused STATUS REGEX COMMAND...: one line on standard error that matches, nothing on standard output.
-refused() {
-  local expected=$1 regex=$2
-  shift 2
-  run "$expected" "$@"
-  [ "$(wc -l <"$WORK/err")" -eq 1 ] || fail "not one line but: $(cat "$WORK/err") <- $*"
-  grep -Eq -- "$regex" "$WORK/err" || fail "'$(cat "$WORK/err")' does not match '$regex' <- $*"
-  [ -s "$WORK/out" ] && fail "wrote to standard output: $(cat "$WORK/out") <- $*"
-  say "  $(cat "$WORK/err")"
-}
+# shellcheck source=tests/e2e/asserts.sh
+source "$HERE/asserts.sh"
 
 # All that is below a directory: names, sizes, contents.
 fingerprint() { (cd "$1" && find . -printf '%p %y %s\n' | sort && find . -type f -print0 | sort -z | xargs -0 -r b2sum) | b2sum; }
@@ -69,10 +45,8 @@ unchanged() {
   [ "$(fingerprint "$directory")" = "$before" ] || fail "changed $directory: $*"
 }
 
-out_has() { grep -Eq -- "$1" "$WORK/out" || fail "output lacks '$1': $(head -c 500 "$WORK/out")"; }
 json() { python3 -c "import json,sys; d=json.load(open('$WORK/out')); print(($1))" || fail "no JSON, or no $1"; }
 pid_of() { "$EPLOG" status "$1" --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["array"]["pid"])'; }
-section() { say "== $*"; }
 
 if [ ! -c /dev/fuse ]; then
   say "SKIPPED: all of it, there is no /dev/fuse"

@@ -8,52 +8,48 @@ EPLOG=$(realpath "$1")
 HERE=$(realpath "$(dirname "$0")")
 PROFILE=$HERE/../replay/small.toml
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-replay.XXXXXX")
-FAILURES=0
 trap 'cd /; rm -rf "$WORK"' EXIT
 cd "$WORK" || exit 1
 
-say() { printf '%s\n' "$*"; }
-fail() {
-  say "FAILED: $*"
-  FAILURES=$((FAILURES + 1))
-}
-# run STATUS ARGUMENT...: the exit status must be this. Output is kept in out and err.
-run() {
-  local expected=$1
-  shift
-  "$EPLOG" "$@" >out 2>err
-  local status=$?
-  [ $status -eq "$expected" ] || fail "exit status $status instead of $expected: $* ($(head -c 300 err))"
-}
-# refused STATUS REGEX ARGUMENT...: one line that says why
-refused() {
-  local status=$1 regex=$2
-  shift 2
-  run "$status" "$@"
-  [ "$(wc -l <err)" -eq 1 ] || fail "not one line but: $(cat err) <- $*"
-  grep -Eq -- "$regex" err || fail "'$(cat err)' does not match '$regex' <- $*"
-}
-# check PYTHON-EXPRESSION over the JSON document d
-check() { python3 -c "import json,sys; d=json.load(open('${2:-out}')); p=d.get('policies',{}); sys.exit(0 if ($1) else 1)" || fail "not so: $1 in $(head -c 600 "${2:-out}")"; }
+# shellcheck source=tests/e2e/asserts.sh
+source "$HERE/asserts.sh"
 
 say "== on simulated drives, twice the same"
-run 0 replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --report page --json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --report page --json
 cp out first.json
 check 'all(p[name]["requests"] == p["md"]["requests"] >= 12000 and p[name]["iops"] > 0 and p[name]["erases"] is not None for name in ("eplog","paper","md","pl"))'
 check 'p["eplog"]["ssd_bytes_total"] == sum(p["eplog"]["ssd_bytes"]) < p["md"]["ssd_bytes_total"]'
 grep -q '<svg' page/index.html || fail "the page has no pictures"
 grep -Eq 'src=|href=' page/index.html && fail "the page fetches something"
-run 0 replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --precondition --policy eplog,paper,md,pl --json
 cmp -s out first.json || fail "the same replay gave other numbers"
 
 say "== the reliability calculator takes it"
-run 0 mttdl --from first.json --json
+run 0 "$EPLOG" mttdl --from first.json --json
 alpha=$(python3 -c 'import json; print(json.load(open("first.json"))["alpha"])')
 check "abs(d['inputs']['alpha'] - $alpha) < 1e-12 and d['inputs']['ssds'] == 8 and d['origins']['alpha'] == 'first.json'"
 
+say "== ordinary RAID as its owner may have set it up"
+run 0 "$EPLOG" replay "$PROFILE" --prefill --policy md --flush-every 500 --json
+cp out direct.json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --policy md --flush-every 500 --page-cache 16M --json
+cp out cached.json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --policy md --flush-every 500 --baseline-chunk 64K --json
+cp out wide.json
+check 'd["settings"]["baseline_chunk_bytes"] == 65536 and d["settings"]["chunk_bytes"] == 4096' wide.json
+python3 - <<'PYTHON' || fail "page cache or larger chunks change something else than they should"
+import json, sys
+direct, cached, wide = (json.load(open(f"{name}.json"))["policies"]["md"] for name in ("direct", "cached", "wide"))
+same = all(run["user_bytes_written"] == direct["user_bytes_written"] for run in (cached, wide))
+# Requests of several pages lie in one stripe where chunks are pages, in as many where they are larger.
+sys.exit(not (same and cached["ssd_bytes_total"] < direct["ssd_bytes_total"] < wide["ssd_bytes_total"]))
+PYTHON
+refused 2 'baseline-chunk 3K' "$EPLOG" replay "$PROFILE" --baseline-chunk 3K
+refused 2 'page-cache lots' "$EPLOG" replay "$PROFILE" --page-cache lots
+
 say "== on files"
 mkdir disk
-run 0 replay "$PROFILE" --prefill --policy eplog,md,pl --devices file:disk --log-size 256M --json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --policy eplog,md,pl --devices file:disk --log-size 256M --json
 cp out files.json
 check 'd["settings"]["devices"] == "file" and all(p[name]["iops"] > 0 for name in ("eplog","md","pl"))'
 [ -z "$(ls -A disk)" ] || fail "left in disk: $(ls disk)"
@@ -62,26 +58,26 @@ python3 -c "
 import json,sys
 a,b=(json.load(open(f))['policies']['pl']['user_bytes_written'] for f in ('first.json','files.json'))
 sys.exit(a != b)" || fail "other bytes on files than on simulated drives"
-refused 1 'there is no directory nowhere' replay "$PROFILE" --devices file:nowhere
+refused 1 'there is no directory nowhere' "$EPLOG" replay "$PROFILE" --devices file:nowhere
 touch disk/eplog-replay-eplog-ssd0
-refused 1 'eplog-replay-eplog-ssd0' replay "$PROFILE" --policy eplog --devices file:disk --log-size 256M
+refused 1 'eplog-replay-eplog-ssd0' "$EPLOG" replay "$PROFILE" --policy eplog --devices file:disk --log-size 256M
 [ -e disk/eplog-replay-eplog-ssd0 ] && [ ! -s disk/eplog-replay-eplog-ssd0 ] || fail "a file of somebody else's was touched"
 rm disk/eplog-replay-eplog-ssd0
 
 say "== on an array that is there"
-run 0 create demo --level 6 --ssds 6 --logs 2 --device-size 64M --log-size 64M --sparse
-run 0 volume create demo mine 8M
-run 0 volume list demo --json
+run 0 "$EPLOG" create demo --level 6 --ssds 6 --logs 2 --device-size 64M --log-size 64M --sparse
+run 0 "$EPLOG" volume create demo mine 8M
+run 0 "$EPLOG" volume list demo --json
 cp out volumes.json
-run 0 replay "$PROFILE" --prefill --policy eplog --devices demo --json
+run 0 "$EPLOG" replay "$PROFILE" --prefill --policy eplog --devices demo --json
 check 'd["settings"]["devices"] == "array" and d["settings"]["ssds"] == 6 and len(p["eplog"]["ssd_bytes"]) == 6'
 check 'sum(p["eplog"]["ssd_bytes"]) == p["eplog"]["ssd_data_bytes"] + p["eplog"]["ssd_parity_bytes"] + p["eplog"]["ssd_metadata_bytes"]'
-run 0 volume list demo --json
+run 0 "$EPLOG" volume list demo --json
 cmp -s out volumes.json || fail "the volumes are not what they were: $(cat out)"
-run 0 check demo
-refused 2 'policy eplog' replay "$PROFILE" --devices demo
-refused 2 'eplog fail' replay "$PROFILE" --policy eplog --devices demo --fail ssd1
-refused 2 'file:DIR' replay "$PROFILE" --devices simm,ulated
+run 0 "$EPLOG" check demo
+refused 2 'policy eplog' "$EPLOG" replay "$PROFILE" --devices demo
+refused 2 'eplog fail' "$EPLOG" replay "$PROFILE" --policy eplog --devices demo --fail ssd1
+refused 2 'file:DIR' "$EPLOG" replay "$PROFILE" --devices simm,ulated
 
 say "== traces that are none"
 : >empty.trace
