@@ -47,9 +47,26 @@ Status PageCache::CheckRequest(uint64_t offset_bytes, uint64_t length_bytes) con
   return OkStatus();
 }
 
+bool PageCache::AllDirty(uint64_t offset_bytes, uint64_t length_bytes) const {
+  const auto written = [](const Pages& pages, uint64_t number) {
+    const auto found = pages.find(number);
+    return found == pages.end() ? uint8_t{0} : found->second->written;
+  };
+  bool all = true;
+  ForEachPage(offset_bytes, length_bytes,
+              [&](uint64_t number, uint64_t within, uint64_t length, uint64_t /*at*/) {
+                const uint8_t missing =
+                    Sectors(within, length) & ~written(leaving_, number) & ~written(dirty_, number);
+                all = all && missing == 0;
+              });
+  return all;
+}
+
 Task<Status> PageCache::Read(uint64_t offset_bytes, std::span<std::byte> into) {
   ++traffic_.user_reads;
   traffic_.user_bytes_read += into.size();
+  Status status = CheckRequest(offset_bytes, into.size());
+  EPLOG_CO_TRY(status);
   // What is dirty now may be below, or not, when below answers: it is newer in any case.
   std::vector<std::pair<uint64_t, std::shared_ptr<Page>>> newer;
   for (const Pages* pages : {&leaving_, &dirty_}) {
@@ -59,16 +76,18 @@ Task<Status> PageCache::Read(uint64_t offset_bytes, std::span<std::byte> into) {
       newer.emplace_back(*at);
     }
   }
-  Task<Status> read = below_->Read(offset_bytes, into);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  if (!AllDirty(offset_bytes, into.size())) {
+    Task<Status> read = below_->Read(offset_bytes, into);
+    status = co_await read;
+    EPLOG_CO_TRY(status);
+  }
   for (const auto& [number, page] : newer) {
     for (uint32_t sector = 0; sector < kPageSectors; ++sector) {
-      const uint64_t at = number * kPageBytes + sector * kSectorBytes;
+      const uint64_t at = number * kPageBytes + uint64_t{sector} * kSectorBytes;
       if ((page->written >> sector & 1) != 0 && at >= offset_bytes &&
           at < offset_bytes + into.size()) {
-        std::memcpy(into.data() + (at - offset_bytes), page->bytes.data() + sector * kSectorBytes,
-                    kSectorBytes);
+        std::memcpy(into.data() + (at - offset_bytes),
+                    page->bytes.data() + uint64_t{sector} * kSectorBytes, kSectorBytes);
       }
     }
   }
@@ -106,7 +125,7 @@ std::vector<PageCache::Run> PageCache::DirtyRuns() const {
   std::vector<Run> runs;
   for (const auto& [number, page] : leaving_) {
     for (uint32_t sector = 0; sector < kPageSectors; ++sector) {
-      const uint64_t at = number * kPageBytes + sector * kSectorBytes;
+      const uint64_t at = number * kPageBytes + uint64_t{sector} * kSectorBytes;
       if ((page->written >> sector & 1) == 0) {
         continue;
       }
@@ -129,15 +148,7 @@ Task<Status> PageCache::WriteRun(Run run) {
   co_return co_await write;
 }
 
-// All that is dirty when its turn comes; one at a time, so that what is written later is the newer.
-Task<Status> PageCache::WriteBack() {
-  while (writing_back_) {
-    co_await written_back_.Wait();
-  }
-  if (dirty_.empty()) {
-    co_return OkStatus();
-  }
-  writing_back_ = true;
+Task<Status> PageCache::WriteDirty() {
   std::swap(dirty_, leaving_);
   TaskGroup group(loop_);
   for (const Run& run : DirtyRuns()) {
@@ -148,9 +159,27 @@ Task<Status> PageCache::WriteBack() {
   Task<Status> all = group.Wait();
   Status status = co_await all;
   leaving_.clear();
-  writing_back_ = false;
-  written_back_.NotifyAll();
   co_return status;
+}
+
+// Returns when a write-back that began after the call has ended, whoever began it. One at a time,
+// so that what is written later is the newer.
+Task<Status> PageCache::WriteBack() {
+  const uint64_t needed = begun_ + 1;
+  while (ended_ < needed && failure_.ok()) {
+    if (writing_back_) {
+      co_await written_back_.Wait();
+      continue;
+    }
+    writing_back_ = true;
+    ++begun_;
+    Task<Status> writing = WriteDirty();
+    failure_ = co_await writing;
+    ended_ = begun_;
+    writing_back_ = false;
+    written_back_.NotifyAll();
+  }
+  co_return failure_;
 }
 
 Task<Status> PageCache::Flush() {

@@ -2,9 +2,9 @@
 // front of a baseline. Writes stay in RAM until a flush and replace each other there; then all of
 // them are written in the order of their addresses, neighbours in one request.
 //
-// Durability is that of below: Flush. Reads take what is dirty from here and the rest from below;
-// nothing clean is kept. Written back is also what exceeds a limit, by the write that exceeds it
-// (Linux begins earlier and beside it, after 30 s too: not modelled).
+// Durability is that of below: Flush. Reads take what is dirty from here, and go below unless all
+// of it is; nothing clean is kept. Written back is also what exceeds a limit, by the write that
+// exceeds it (Linux begins earlier and beside it, after 30 s too: not modelled).
 #pragma once
 
 #include <array>
@@ -51,7 +51,9 @@ class PageCache final : public BlockTarget {
   };
 
   [[nodiscard]] Status CheckRequest(uint64_t offset_bytes, uint64_t length_bytes) const;
+  [[nodiscard]] bool AllDirty(uint64_t offset_bytes, uint64_t length_bytes) const;
   [[nodiscard]] std::vector<Run> DirtyRuns() const;
+  Task<Status> WriteDirty();
   Task<Status> WriteBack();
   Task<Status> WriteRun(Run run);
 
@@ -62,6 +64,9 @@ class PageCache final : public BlockTarget {
   Pages dirty_;
   Pages leaving_;  // on their way to below
   bool writing_back_ = false;
+  uint64_t begun_ = 0;  // write-backs so far
+  uint64_t ended_ = 0;
+  Status failure_;  // what was acknowledged is lost: so every flush says from then on
   Event written_back_;
   mutable TargetTraffic traffic_;
 };

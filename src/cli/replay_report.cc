@@ -120,7 +120,7 @@ Json PolicyToJson(const PolicyResult& result, const ReplaySettings& settings) {
   document["iops"] = timed ? Json(Iops(result)) : Json();
   document["latency_us"] = timed ? LatencyToJson(result.latency_us) : Json();
   const bool engine = result.policy == Policy::kEplog || result.policy == Policy::kPaper;
-  const bool shares = engine && settings.prefill;
+  const bool shares = engine && result.share_samples != 0;
   document["space_overhead"] = shares ? SpreadToJson(result.space_overhead) : Json();
   document["pending_share"] = shares ? SpreadToJson(result.pending_share) : Json();
   document["metadata_bytes_before"] = engine ? Json(result.metadata_bytes_before) : Json();

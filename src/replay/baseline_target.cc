@@ -37,7 +37,7 @@ class BaselineTarget final : public Target {
  public:
   using Maker = std::function<Result<std::unique_ptr<BlockTarget>>(std::vector<Device*> ssds)>;
 
-  // What lies beyond `trim_from_bytes` of each SSD is trimmed before the run.
+  // What lies beyond `trim_from_bytes` of each SSD is spare.
   BaselineTarget(std::vector<Device*> ssds, uint64_t trim_from_bytes, uint64_t stripe_bytes,
                  uint64_t chunk_bytes, Maker make, std::unique_ptr<BlockTarget> target)
       : ssds_(std::move(ssds)),
@@ -66,7 +66,10 @@ class BaselineTarget final : public Target {
     Status status = co_await commit;
     EPLOG_CO_TRY(status);
     Task<Status> flush = target_->Flush();
-    status = co_await flush;
+    co_return co_await flush;
+  }
+  Task<Status> TrimSpare() override {
+    Status status;
     for (Device* ssd : ssds_) {
       if (status.ok() && ssd != nullptr && trim_from_bytes_ < ssd->size_bytes()) {
         Task<Status> trim = ssd->Discard(trim_from_bytes_, ssd->size_bytes() - trim_from_bytes_);
@@ -139,9 +142,7 @@ Result<std::unique_ptr<Target>> MakeTarget(Rig& rig, const ReplaySettings& setti
                                          ": give a larger --ssd-size");
   }
   const uint64_t stripe_bytes = uint64_t{settings.ssds - settings.parity} * ChunkBytes(settings);
-  const uint64_t trim_from_bytes = settings.trim_spare
-                                       ? DivideUp(volume_bytes, stripe_bytes) * ChunkBytes(settings)
-                                       : UINT64_MAX;
+  const uint64_t trim_from_bytes = DivideUp(volume_bytes, stripe_bytes) * ChunkBytes(settings);
   std::unique_ptr<Target> target =
       std::make_unique<BaselineTarget>(rig.ssds(), trim_from_bytes, stripe_bytes,
                                        ChunkBytes(settings), std::move(make), std::move(*first));

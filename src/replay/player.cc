@@ -70,17 +70,17 @@ Task<Status> Player::Play(std::function<void(uint64_t)> progress) {
   Task<Status> flush = target_.FlushAll();
   Status status = co_await flush;
   result_.duration_us = loop_.NowUs() - begun_us_;
-  if (overhead_samples_ != 0) {
-    result_.space_overhead.mean /= static_cast<double>(overhead_samples_);
-    result_.pending_share.mean /= static_cast<double>(overhead_samples_);
+  if (result_.share_samples != 0) {
+    result_.space_overhead.mean /= static_cast<double>(result_.share_samples);
+    result_.pending_share.mean /= static_cast<double>(result_.share_samples);
   }
   co_return status;
 }
 
-// The next request, not while parity is being committed. Whose write completes a period is the last
-// before a commit: which requests that covers depends on no times.
+// The next request, not while a flush or commit has everything for itself. Who completes a period
+// is the last before it: which requests it covers depends on no times.
 Task<std::optional<Player::Taken>> Player::Take() {
-  while (committing_ && failure_.ok()) {
+  while (alone_ && failure_.ok()) {
     co_await changed_.Wait();
   }
   if (!failure_.ok() || ended_) {
@@ -95,7 +95,11 @@ Task<std::optional<Player::Taken>> Player::Take() {
   Taken taken{**next};
   const uint64_t every = settings_.commit_every.value_or(0);
   if (taken.request.op == TraceOp::kWrite && every != 0 && ++taken_writes_ % every == 0) {
-    taken.commit = committing_ = true;
+    taken.commit = alone_ = true;
+  }
+  if (settings_.flush_every != 0 && ++taken_ % settings_.flush_every == 0) {
+    taken.flush = true;
+    alone_ = alone_ || settings_.speed == 0;
   }
   ++running_;
   co_return taken;
@@ -154,8 +158,8 @@ Task<void> Player::Send(Taken taken, uint64_t since_us) {
     (write ? result_.write_latency_us : result_.read_latency_us).Add(us);
     result_.latency_us.Add(us);
   }
-  if (status.ok()) {
-    Task<Status> flush = FlushIfDue();
+  if (status.ok() && taken.flush) {
+    Task<Status> flush = FlushAlone();
     status = co_await flush;
   }
   Stop(std::move(status));
@@ -167,6 +171,9 @@ Task<void> Player::Send(Taken taken, uint64_t since_us) {
   if (taken.commit) {
     Task<void> commit = CommitAlone();
     co_await commit;
+  }
+  if (taken.flush || taken.commit) {
+    alone_ = false;
   }
   --running_;
   changed_.NotifyAll();
@@ -237,11 +244,11 @@ Task<Status> Player::Read(TraceRequest request) {
   co_return wrong.empty() ? OkStatus() : Status(Fail(ErrorCode::kCorrupt, wrong));
 }
 
-// As a program that calls fsync now and then: its requests go on meanwhile.
-Task<Status> Player::FlushIfDue() {
-  ++sent_;
-  if (settings_.flush_every == 0 || sent_ % settings_.flush_every != 0) {
-    co_return OkStatus();
+// As a program that calls fsync now and then, and waits for it. At recorded times requests come all
+// the same.
+Task<Status> Player::FlushAlone() {
+  while (settings_.speed == 0 && running_ != 1) {
+    co_await changed_.Wait();
   }
   Task<Status> flush = target_.FlushAll();
   co_return co_await flush;
@@ -256,8 +263,6 @@ Task<void> Player::CommitAlone() {
     Task<Status> commit = target_.Commit();
     Stop(co_await commit);
   }
-  committing_ = false;
-  changed_.NotifyAll();
 }
 
 uint64_t Player::WrittenToSsds() const {
@@ -271,7 +276,7 @@ uint64_t Player::WrittenToSsds() const {
 // The mean is a sum for now.
 void Player::AddShare(Spread& spread, uint64_t bytes) const {
   const double share = static_cast<double>(bytes) / static_cast<double>(content_.size_bytes());
-  spread.least = overhead_samples_ == 0 ? share : std::min(spread.least, share);
+  spread.least = result_.share_samples == 0 ? share : std::min(spread.least, share);
   spread.most = std::max(spread.most, share);
   spread.mean += share;
 }
@@ -285,7 +290,7 @@ void Player::Sample() {
           state.used_slot_bytes - std::min(state.used_slot_bytes, base_slot_bytes_);
       AddShare(result_.space_overhead, beyond);
       AddShare(result_.pending_share, state.pending_bytes);
-      ++overhead_samples_;
+      ++result_.share_samples;
     }
   }
   if (result_.write_requests % sample_every_ != 0) {

@@ -51,7 +51,8 @@ class Player {
   Task<void> OpenLoop();
   struct Taken {
     TraceRequest request;
-    bool commit = false;  // after it
+    bool flush = false;   // after it
+    bool commit = false;  // after that
   };
   Task<std::optional<Taken>> Take();
   // `since_us`: when it should have been sent.
@@ -60,7 +61,7 @@ class Player {
   Task<Status> Write(TraceRequest request);
   Task<Status> Read(TraceRequest request);
   Task<void> WaitForTurn(Place place);
-  Task<Status> FlushIfDue();
+  Task<Status> FlushAlone();
   Task<void> CommitAlone();
   void AddShare(Spread& spread, uint64_t bytes) const;
   void Sample();
@@ -79,17 +80,16 @@ class Player {
 
   std::list<InFlight> in_flight_;  // in order of arrival
   Event changed_;
+  uint64_t taken_ = 0;
   uint64_t taken_writes_ = 0;
-  uint64_t sent_ = 0;
   uint64_t running_ = 0;  // requests that are sent or wait for their turn
   uint64_t workers_ = 0;
-  bool committing_ = false;
+  bool alone_ = false;  // a flush or commit is due: nothing new until it has ended
   bool ended_ = false;
   Status failure_;
   uint64_t begun_us_ = 0;
   uint64_t base_slot_bytes_ = 0;
   uint64_t sample_every_ = 1000;
-  uint64_t overhead_samples_ = 0;
 };
 
 }  // namespace eplog

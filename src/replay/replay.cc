@@ -139,6 +139,11 @@ Task<Status> PlayOn(Run& run, Target& target) {
     status = co_await prefill;
     EPLOG_CO_TRY(status);
   }
+  if (run.settings.trim_spare) {
+    Task<Status> trim = target.TrimSpare();
+    status = co_await trim;
+    EPLOG_CO_TRY(status);
+  }
   for (const uint32_t ssd : run.settings.failed_ssds) {
     Task<Status> failing = target.FailSsd(ssd);
     status = co_await failing;

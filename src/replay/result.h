@@ -45,7 +45,8 @@ struct PolicyResult {
   Histogram write_latency_us;
   Histogram latency_us;
   std::vector<ReplaySample> samples;
-  // Of samples every 1,000 write requests: slots in use beyond those of the trace's data and
+  uint64_t share_samples = 0;
+  // Of these samples, every 1,000 write requests: slots in use beyond those of the trace's data and
   // parity, as a part of the data that the trace touches.
   Spread space_overhead;
   // Likewise: chunks whose newest version is not under the parity of their stripe.

@@ -6,16 +6,20 @@
 #include <string>
 #include <utility>
 
+#include "base/buffer.h"
 #include "device/file_device.h"
 #include "device/forwarding_device.h"
 #include "device/request_check.h"
 #include "runtime/run_task.h"
+#include "runtime/task_group.h"
 #include "sim/drive.h"
 #include "sim/pattern_store.h"
 
 namespace eplog {
 namespace {
 
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr size_t kPiecesAtOnce = 8;
 constexpr uint64_t kAgeingPercent = 200;  // of the flash, overwritten at random beforehand
 
 // Keeps content in little memory and takes no time.
@@ -98,6 +102,30 @@ DeviceCounters Told(const DeviceStatus& status) {
   return counters;
 }
 
+Task<Status> WritePiece(Device& device, uint64_t offset_bytes, std::span<std::byte> zeros) {
+  const iovec part{zeros.data(), zeros.size()};
+  Task<Status> write = device.Write(offset_bytes, {&part, 1});
+  co_return co_await write;
+}
+
+// A log or a slot that is written for the first time would cost more in a hole.
+Task<Status> WriteOut(EventLoop& loop, Device& device) {
+  BufferPool pool;
+  const Buffer zeros = pool.GetZeroed(kPieceBytes);
+  TaskGroup group(loop);
+  for (uint64_t at = 0; at < device.size_bytes() && !group.failed(); at += kPieceBytes) {
+    Task<void> below = group.WaitBelow(kPiecesAtOnce);
+    co_await below;
+    const uint64_t length = std::min(kPieceBytes, device.size_bytes() - at);
+    group.Start(WritePiece(device, at, zeros.span().first(length)));
+  }
+  Task<Status> all = group.Wait();
+  Status status = co_await all;
+  EPLOG_CO_TRY(status);
+  Task<Status> flush = device.Flush();
+  co_return co_await flush;
+}
+
 std::string NameOf(const ReplaySettings& settings, uint32_t device) {
   const bool log = device >= settings.ssds;
   return (log ? "log" : "ssd") + std::to_string(log ? device - settings.ssds : device);
@@ -130,19 +158,25 @@ std::unique_ptr<Rig> Rig::Of(const Array& array) {
   return rig;
 }
 
-// Written out: a log or a slot that is written for the first time would cost more in a hole.
-// Nobody but this process needs their names, and without them they go away with it.
+// Nobody but this process needs their names, and without them they go away with it, whatever
+// happens while they are written out.
 Status Rig::MakeFiles(IoUringLoop& loop, const ReplaySettings& settings, const RigSizes& sizes,
                       const std::string& name) {
   for (uint32_t i = 0; i < settings.ssds + settings.parity; ++i) {
     const std::string path =
         settings.directory + "/eplog-replay-" + name + "-" + NameOf(settings, i);
     const uint64_t bytes = i >= settings.ssds ? sizes.log_bytes : sizes.ssd_bytes;
-    EPLOG_TRY(RunTask(loop, CreateMemberFile(loop, path, bytes)));
+    EPLOG_TRY(RunTask(loop, CreateMemberFile(loop, path, bytes, {.sparse = true})));
     auto opened = FileDevice::Open(loop, path);
     ::unlink(path.c_str());
     if (!opened.ok()) {
       return Fail(std::move(opened).error());
+    }
+    const Status written = RunTask(loop, WriteOut(loop, **opened));
+    if (!written.ok()) {
+      Error error = written.error();
+      error.message = path + ": cannot be written out: " + error.message;
+      return Fail(std::move(error));
     }
     counting_.push_back(std::make_unique<CountingDevice>(std::move(*opened)));
   }

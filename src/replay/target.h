@@ -33,6 +33,8 @@ class Target {
   virtual Task<Status> Commit() = 0;
   // After a prefill: parity everywhere, metadata small.
   virtual Task<Status> Settle() = 0;
+  // What lies beyond the volume on the SSDs is needed by nobody, and the owner says so.
+  virtual Task<Status> TrimSpare() { co_return OkStatus(); }
   virtual Task<Status> FailSsd(uint32_t ssd) = 0;
   virtual Task<Status> Close() = 0;
   // Requests are fastest when they are this large and aligned to it: a stripe's data.

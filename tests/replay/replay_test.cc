@@ -217,12 +217,14 @@ TEST(Replay, CommitsComeAfterSoManyWriteRequests) {
   settings.limit = 5'500;
   settings.prefill = true;
   settings.commit_every = 500;
-  constexpr Policy kOne[] = {Policy::kEplog};
-  const auto result = Play(settings, kOne);
+  constexpr Policy kTwo[] = {Policy::kEplog, Policy::kPl};
+  const auto result = Play(settings, kTwo);
   ASSERT_TRUE(result.ok()) << result.error().ToString();
   const PolicyResult& eplog = result->policies.front();
+  const PolicyResult& pl = result->policies.back();
   const Expected expected = Count(settings);
-  EXPECT_GT(eplog.traffic.commits, 0U);
+  EXPECT_GT(pl.write_requests, 2'000U);
+  EXPECT_EQ(pl.traffic.commits, pl.write_requests / 500);
   EXPECT_EQ(eplog.traffic.ssd_parity_bytes,
             (eplog.traffic.committed_stripes + expected.whole_stripes) * 2 * settings.chunk_bytes);
 }
