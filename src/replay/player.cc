@@ -95,12 +95,13 @@ Task<std::optional<Player::Taken>> Player::Take() {
   Taken taken{**next};
   const uint64_t every = settings_.commit_every.value_or(0);
   if (taken.request.op == TraceOp::kWrite && every != 0 && ++taken_writes_ % every == 0) {
-    taken.commit = alone_ = true;
+    taken.commit = true;
   }
   if (settings_.flush_every != 0 && ++taken_ % settings_.flush_every == 0) {
     taken.flush = true;
-    alone_ = alone_ || settings_.speed == 0;
   }
+  taken.alone = taken.commit || (taken.flush && settings_.speed == 0);
+  alone_ = taken.alone;
   ++running_;
   co_return taken;
 }
@@ -172,9 +173,7 @@ Task<void> Player::Send(Taken taken, uint64_t since_us) {
     Task<void> commit = CommitAlone();
     co_await commit;
   }
-  if (taken.flush || taken.commit) {
-    alone_ = false;
-  }
+  alone_ = alone_ && !taken.alone;
   --running_;
   changed_.NotifyAll();
   if (progress_ && result_.requests % 1000 == 0) {

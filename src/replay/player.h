@@ -53,6 +53,7 @@ class Player {
     TraceRequest request;
     bool flush = false;   // after it
     bool commit = false;  // after that
+    bool alone = false;   // with nothing else in flight
   };
   Task<std::optional<Taken>> Take();
   // `since_us`: when it should have been sent.
