@@ -10,6 +10,9 @@
 namespace eplog::test {
 namespace {
 
+constexpr uint64_t kPage = kPageBytes;
+constexpr size_t kSector = kSectorBytes;
+
 RigShape Cached(uint64_t bytes) {
   RigShape shape;
   shape.n = 5;
@@ -39,8 +42,8 @@ TEST(PageCache, WritesNothingBeforeAFlush) {
 // One write of the whole line, whatever the order in which its pages came.
 TEST(PageCache, NeighboursLeaveTogether) {
   TargetRig rig(Cached(1 << 20));
-  for (const uint64_t page : {2, 0, 3, 1}) {
-    ASSERT_TRUE(rig.Write(page * kPageBytes, kPageBytes, page).ok());
+  for (const uint64_t page : {2U, 0U, 3U, 1U}) {
+    ASSERT_TRUE(rig.Write(page * kPage, kPageBytes, page).ok());
   }
   ASSERT_TRUE(RunTask(rig.loop, rig.target->Flush()).ok());
   EXPECT_EQ(rig.traffic().lines_full, 1);
@@ -60,9 +63,9 @@ TEST(PageCache, KeepsSectors) {
     const Buffer sector = rig.Content(kSectorBytes, 2);
     EXPECT_EQ(std::memcmp(page.data(), old.data(), kSectorBytes), 0);
     EXPECT_EQ(std::memcmp(page.data() + kSectorBytes, sector.data(), kSectorBytes), 0);
-    EXPECT_EQ(std::memcmp(page.data() + 2 * kSectorBytes, old.data() + 2 * kSectorBytes,
-                          kPageBytes - 2 * kSectorBytes),
-              0);
+    EXPECT_EQ(
+        std::memcmp(page.data() + 2 * kSector, old.data() + 2 * kSector, kPageBytes - 2 * kSector),
+        0);
   };
   expect();
   ASSERT_TRUE(RunTask(rig.loop, rig.target->Flush()).ok());
@@ -70,12 +73,12 @@ TEST(PageCache, KeepsSectors) {
 }
 
 TEST(PageCache, WritesBackWhatExceedsItsLimit) {
-  TargetRig rig(Cached(4 * kPageBytes));
+  TargetRig rig(Cached(4 * kPage));
   for (uint64_t page = 0; page < 4; ++page) {
-    ASSERT_TRUE(rig.Write(page * 8 * kPageBytes, kPageBytes, page).ok());
+    ASSERT_TRUE(rig.Write(page * 8 * kPage, kPageBytes, page).ok());
   }
   EXPECT_EQ(DeviceBytesWritten(rig), 0);
-  ASSERT_TRUE(rig.Write(4 * 8 * kPageBytes, kPageBytes, 4).ok());
+  ASSERT_TRUE(rig.Write(4 * 8 * kPage, kPageBytes, 4).ok());
   EXPECT_EQ(DeviceBytesWritten(rig), 10 * kPageBytes);
 }
 
