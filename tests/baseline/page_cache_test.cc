@@ -78,7 +78,7 @@ TEST(PageCache, WritesBackWhatExceedsItsLimit) {
     ASSERT_TRUE(rig.Write(page * 8 * kPage, kPageBytes, page).ok());
   }
   EXPECT_EQ(DeviceBytesWritten(rig), 0);
-  ASSERT_TRUE(rig.Write(4 * 8 * kPage, kPageBytes, 4).ok());
+  ASSERT_TRUE(rig.Write(32 * kPage, kPageBytes, 4).ok());
   EXPECT_EQ(DeviceBytesWritten(rig), 10 * kPageBytes);
 }
 
