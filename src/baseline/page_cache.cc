@@ -37,16 +37,6 @@ PageCache::PageCache(EventLoop& loop, std::unique_ptr<BlockTarget> below, uint64
       written_back_(loop),
       traffic_(below_->traffic()) {}
 
-Status PageCache::CheckRequest(uint64_t offset_bytes, uint64_t length_bytes) const {
-  if (offset_bytes % kSectorBytes != 0 || length_bytes % kSectorBytes != 0) {
-    return Fail(ErrorCode::kInvalidArgument, "a request is whole sectors of 512 bytes");
-  }
-  if (offset_bytes > size_bytes() || length_bytes > size_bytes() - offset_bytes) {
-    return Fail(ErrorCode::kInvalidArgument, "a request ends beyond the volume");
-  }
-  return OkStatus();
-}
-
 bool PageCache::AllDirty(uint64_t offset_bytes, uint64_t length_bytes) const {
   const auto written = [](const Pages& pages, uint64_t number) {
     const auto found = pages.find(number);
@@ -65,7 +55,7 @@ bool PageCache::AllDirty(uint64_t offset_bytes, uint64_t length_bytes) const {
 Task<Status> PageCache::Read(uint64_t offset_bytes, std::span<std::byte> into) {
   ++traffic_.user_reads;
   traffic_.user_bytes_read += into.size();
-  Status status = CheckRequest(offset_bytes, into.size());
+  Status status = CheckSectors(offset_bytes, into.size(), size_bytes());
   EPLOG_CO_TRY(status);
   // What is dirty now may be below, or not, when below answers: it is newer in any case.
   std::vector<std::pair<uint64_t, std::shared_ptr<Page>>> newer;
@@ -95,7 +85,7 @@ Task<Status> PageCache::Read(uint64_t offset_bytes, std::span<std::byte> into) {
 }
 
 Task<Status> PageCache::Write(uint64_t offset_bytes, std::span<const std::byte> from) {
-  Status status = CheckRequest(offset_bytes, from.size());
+  Status status = CheckSectors(offset_bytes, from.size(), size_bytes());
   EPLOG_CO_TRY(status);
   ++traffic_.user_writes;
   traffic_.user_bytes_written += from.size();

@@ -50,7 +50,6 @@ class PageCache final : public BlockTarget {
     uint64_t end = 0;
   };
 
-  [[nodiscard]] Status CheckRequest(uint64_t offset_bytes, uint64_t length_bytes) const;
   [[nodiscard]] bool AllDirty(uint64_t offset_bytes, uint64_t length_bytes) const;
   [[nodiscard]] std::vector<Run> DirtyRuns() const;
   Task<Status> WriteDirty();

@@ -23,11 +23,11 @@ Result<Placement> Placement::Make(const PlacementShape& shape) {
   return Placement(shape);
 }
 
-Status Placement::Check(uint64_t offset_bytes, uint64_t length_bytes) const {
+Status CheckSectors(uint64_t offset_bytes, uint64_t length_bytes, uint64_t volume_bytes) {
   if (offset_bytes % kSectorBytes != 0 || length_bytes % kSectorBytes != 0) {
     return Fail(ErrorCode::kInvalidArgument, "a request is whole sectors of 512 bytes");
   }
-  if (offset_bytes > size_bytes() || length_bytes > size_bytes() - offset_bytes) {
+  if (offset_bytes > volume_bytes || length_bytes > volume_bytes - offset_bytes) {
     return Fail(ErrorCode::kInvalidArgument, "a request ends beyond the volume");
   }
   return OkStatus();

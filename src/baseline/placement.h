@@ -47,6 +47,10 @@ struct ChunkPiece {
   uint64_t at_bytes = 0;  // in the request's memory
 };
 
+// kInvalidArgument unless the range is whole sectors inside a volume.
+[[nodiscard]] Status CheckSectors(uint64_t offset_bytes, uint64_t length_bytes,
+                                  uint64_t volume_bytes);
+
 class Placement {
  public:
   // kInvalidArgument: at least 2 data chunks, m 1 ... kMaxParity, n at most kMaxSsds, chunks a
@@ -82,8 +86,10 @@ class Placement {
   // Cut into chunks, ascending.
   [[nodiscard]] std::vector<ChunkPiece> CutChunks(uint64_t offset_bytes,
                                                   uint64_t length_bytes) const;
-  // kInvalidArgument unless the range is whole sectors inside the volume.
-  [[nodiscard]] Status Check(uint64_t offset_bytes, uint64_t length_bytes) const;
+  // CheckSectors of this volume.
+  [[nodiscard]] Status Check(uint64_t offset_bytes, uint64_t length_bytes) const {
+    return CheckSectors(offset_bytes, length_bytes, size_bytes());
+  }
 
  private:
   explicit Placement(const PlacementShape& shape) : shape_(shape) {}

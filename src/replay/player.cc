@@ -272,7 +272,7 @@ uint64_t Player::WrittenToSsds() const {
   return sum;
 }
 
-// The mean is a sum for now.
+// Until the end the mean holds the sum, which Play divides.
 void Player::AddShare(Spread& spread, uint64_t bytes) const {
   const double share = static_cast<double>(bytes) / static_cast<double>(content_.size_bytes());
   spread.least = result_.share_samples == 0 ? share : std::min(spread.least, share);
