@@ -24,6 +24,7 @@ enum class EventKind : uint8_t {
   kNoSpare,           // a device is lost, and of the array's spares none that fits is left
   kCommitBehind,      // parity commit does not keep up: writes wait for it
   kScrubFinished,     // everything has been read and verified
+  kWritesDropped,     // an opening found writes that are not whole on the devices: they read as before
 };
 
 // As scripts read them.
@@ -59,6 +60,8 @@ constexpr const char* EventKindName(EventKind kind) {
       return "commit_behind";
     case EventKind::kScrubFinished:
       return "scrub_finished";
+    case EventKind::kWritesDropped:
+      return "writes_dropped";
   }
   return "unknown";
 }

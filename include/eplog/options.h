@@ -31,6 +31,9 @@ struct CreateOptions {
   uint64_t ring_bytes = 0;      // journal ring on each SSD
   uint32_t extent_stripes = 0;  // stripes a volume extent
   uint64_t entropy = 0;         // seeds the UUIDs; pass real randomness outside tests
+  // On the devices (docs/format.md, section 11). 1 is what older programs know; it cannot tell all
+  // contents apart that carry a CRC32C of their own.
+  uint32_t format = 2;
 };
 
 inline constexpr uint32_t kMaxBufferChunks = 1U << 20;  // and stripes: what anybody may ask for

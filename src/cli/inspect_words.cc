@@ -5,10 +5,10 @@
 #include <iterator>
 #include <variant>
 
-#include "base/crc32c.h"
 #include "cli/console.h"
 #include "cli/probe.h"
 #include "cli/units.h"
+#include "format/content_checksum.h"
 #include "frontend/status_json.h"
 
 namespace eplog::cli {
@@ -387,7 +387,9 @@ ContentState CheckContent(const RawArray& array, const Geometry& geometry, Devic
   if (!bytes.ok()) {
     return ContentState::kUnreadable;
   }
-  return Crc32c(*bytes) == crc ? ContentState::kRight : ContentState::kWrong;
+  const Superblock& superblock = *member->superblock();
+  const ContentChecksum checksum(superblock.version, superblock.array_uuid);
+  return checksum(*bytes) == crc ? ContentState::kRight : ContentState::kWrong;
 }
 
 Json RowToJson(const RawArray& array, const Geometry& geometry, const RawRow& row) {
@@ -397,7 +399,7 @@ Json RowToJson(const RawArray& array, const Geometry& geometry, const RawRow& ro
         {"ssd", geometry.DeviceName(ssd)},
         {"word", WordText(word)},
         {"offset_bytes", word.has_slot() ? Json(geometry.SlotOffset(word.slot())) : Json(nullptr)},
-        {"crc32c", crc},
+        {"checksum", crc},
         {"content", ContentStateName(CheckContent(array, geometry, ssd, word, crc))}};
   };
   for (uint32_t i = 0; i < geometry.n; ++i) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/crc32c.h"
 #include "engine/flusher.h"
 #include "log/log_ring.h"
 #include "runtime/task_group.h"
@@ -349,7 +348,7 @@ void Appender::TakeLogStripe(Entry& entry) {
   core_.code.Encode(std::span(data).first(record.members.size()),
                     std::span(parity).first(core_.geometry.m), core_.geometry.chunk_bytes);
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
-    record.log_crcs.push_back(Crc32c(entry.log_chunks[first + j].span()));
+    record.log_crcs.push_back(core_.checksum(entry.log_chunks[first + j].span()));
   }
 }
 

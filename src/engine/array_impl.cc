@@ -129,7 +129,11 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
     healer_.Open();
     watch_.Open();
+    recovery.TellDropped();
+    Task<void> again = WriteAgain(recovery.TakeSalvaged());
+    co_await again;
   } else {
+    recovery.TellDropped();
     membership_.NoteJoining();
   }
   co_return OkStatus();

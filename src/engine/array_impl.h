@@ -21,6 +21,7 @@
 #include "engine/keeper.h"
 #include "engine/membership.h"
 #include "engine/rebuilder.h"
+#include "engine/recovery.h"
 #include "engine/superblocks.h"
 #include "engine/volumes.h"
 #include "engine/watch.h"
@@ -93,6 +94,8 @@ class ArrayImpl final : public Array {
   Task<Status> RecoverAndRun();
   void OpenBeyond();
   Task<void> TakeBack();
+  Task<void> WriteAgain(std::vector<Recovery::Salvaged> salvaged);
+  Task<Status> WriteAgain(ChunkIndex chunk, const Buffer& content);
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
   [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,

@@ -17,6 +17,40 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   co_return co_await committing;
 }
 
+// What recovery found whole of records that were not, as writes like any other, flushed before the
+// array is open. What cannot be written reads as before.
+Task<void> ArrayImpl::WriteAgain(std::vector<Recovery::Salvaged> salvaged) {
+  for (const Recovery::Salvaged& chunk : salvaged) {
+    Task<Status> writing = WriteAgain(chunk.chunk, chunk.content);
+    const Status status = co_await writing;
+    core_.hooks.recovery_salvaged += status.ok() ? 1 : 0;
+  }
+  if (!salvaged.empty()) {
+    Task<Status> flush = flusher_.FlushAll();
+    static_cast<void>(co_await flush);
+  }
+}
+
+Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content) {
+  const StripeIndex stripe = core_.geometry.StripeOf(chunk);
+  Grant grant(admission_);
+  Task<Status> admit = admission_.Admit(grant, writer_.NeedOfChunk(chunk));
+  Status status = co_await admit;
+  EPLOG_CO_TRY(status);
+  // The row's lock keeps its extent from being freed meanwhile.
+  Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(stripe.value);
+  const KeyedLocks::Guard row = co_await row_locking;
+  Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk.value);
+  const KeyedLocks::Guard lock = co_await locking;
+  const ExtentIndex extent(stripe.value / core_.geometry.extent_stripes);
+  const Volume* volume = core_.state->volumes.Find(core_.state->volumes.OwnerOf(extent).volume);
+  if (volume == nullptr || volume->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "its volume is gone");
+  }
+  Task<Status> write = writer_.WriteAdmitted(chunk, grant, content.span());
+  co_return co_await write;
+}
+
 // With no log device left, what is flushed has redundancy only once it is committed. The flush
 // itself stands without that.
 Task<void> ArrayImpl::CommitFlushed(uint64_t upto) {

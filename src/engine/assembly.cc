@@ -131,9 +131,9 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
                                                    first.device->name() + " is of " +
                                                    UuidToString(first.superblock.array_uuid) + ")");
     }
-    if (!(s.geometry == first.superblock.geometry)) {
+    if (!(s.geometry == first.superblock.geometry) || s.version != first.superblock.version) {
       return Fail(ErrorCode::kCorrupt,
-                  who + " and " + first.device->name() + " disagree on the geometry");
+                  who + " and " + first.device->name() + " disagree on the geometry or format");
     }
     if (const std::string why = WhyTruncated(item); !why.empty()) {
       return Fail(ErrorCode::kCorrupt,

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "base/crc32c.h"
 #include "log/log_ring.h"
 #include "runtime/task_group.h"
 
@@ -72,7 +71,7 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
   Task<Status> read = core_.members.ReadBytes(ssd, offset, into);
   Status status = co_await read;
   EPLOG_CO_TRY(status);
-  if (Crc32c(into) != crc) {
+  if (core_.checksum(into) != crc) {
     Error error;
     error.code = ErrorCode::kCorrupt;
     error.message = "a chunk's checksum is wrong";
@@ -90,11 +89,25 @@ Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
   Task<Status> read = ReadLog(core_.members, core_.geometry, log, place, into);
   Status status = co_await read;
   EPLOG_CO_TRY(status);
-  if (Crc32c(into) != crc) {
+  if (core_.checksum(into) != crc) {
     Blame(log);
     co_return Fail(ErrorCode::kCorrupt, "a log chunk's checksum is wrong");
   }
   co_return OkStatus();
+}
+
+// A pending version is known by its number. One in a row is known by the row's slots: each commit
+// takes new ones, and while they are pinned they are nobody else's.
+ChunkReader::Seen ChunkReader::See(ChunkIndex chunk) const {
+  Seen seen;
+  if (const auto pending = core_.state->pending.Find(chunk)) {
+    seen.version = pending->version;
+    return seen;
+  }
+  for (uint32_t i = 0; i < core_.geometry.n; ++i) {
+    seen.row.push_back(core_.state->rows.Get(core_.geometry.StripeOf(chunk), i).word);
+  }
+  return seen;
 }
 
 Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into) {
@@ -107,13 +120,14 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     if (status.ok()) {
       co_return OkStatus();
     }
-    if (core_.state->Latest(chunk) != found) {
+    if (core_.state->Latest(chunk).word != found.word) {
       continue;  // a newer version came meanwhile
     }
     NoteWrong(core_.geometry.StripeOf(chunk), core_.geometry.SsdOf(chunk), found.word);
+    const Seen seen = See(chunk);
     Task<Status> decode = DecodeLatest(chunk, into);
     const Status decoded = co_await decode;
-    if (decoded.ok() || core_.state->Latest(chunk) == found) {
+    if (decoded.ok() || See(chunk) == seen) {
       co_return decoded;
     }
   }
@@ -219,7 +233,7 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
   }
   for (uint32_t i = 0; i < g.k(); ++i) {
     const bool wrong =
-        !words[i].word.is_zero() && (bad >> i & 1) != 0 && Crc32c(data[i]) != words[i].crc;
+        !words[i].word.is_zero() && (bad >> i & 1) != 0 && core_.checksum(data[i]) != words[i].crc;
     if (wrong) {
       co_return Beyond("stripe " + std::to_string(stripe.value));
     }
@@ -268,7 +282,7 @@ Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view,
     co_return Beyond("the log stripe at place " + std::to_string(view.place));
   }
   for (uint32_t i = 0; i < d; ++i) {
-    if ((bad >> i & 1) != 0 && Crc32c(data[i]) != view.members[i].crc) {
+    if ((bad >> i & 1) != 0 && core_.checksum(data[i]) != view.members[i].crc) {
       co_return Beyond("the log stripe at place " + std::to_string(view.place));
     }
   }

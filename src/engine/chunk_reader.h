@@ -59,6 +59,13 @@ class ChunkReader {
   Task<Status> ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc, std::span<std::byte> into);
 
  private:
+  // Which version of a chunk is the latest.
+  struct Seen {
+    uint64_t version = 0;
+    std::vector<SlotWord> row;
+    bool operator==(const Seen&) const = default;
+  };
+  [[nodiscard]] Seen See(ChunkIndex chunk) const;
   Task<Status> DecodeLatest(ChunkIndex chunk, std::span<std::byte> into);
   Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
   Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);

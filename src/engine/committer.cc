@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/crc32c.h"
 #include "engine/flusher.h"
 #include "runtime/task_group.h"
 
@@ -195,6 +194,7 @@ bool Committer::TakeVersions(Install& install) {
     if (pending && pending->version <= flusher_.stable()) {
       const DeviceIndex ssd = g.SsdOf(install.change.stripe, i);
       install.change.words[i] = {pending->word, pending->crc};
+      install.change.versions[i] = pending->version;
       install.pins.Add(ssd, pending->word);
       const bool gone = pending->word.has_slot() && !core_.members.live(ssd);
       row.changes.push_back({static_cast<uint8_t>(i), gone ? SlotWord::Absent() : pending->word,
@@ -287,7 +287,7 @@ Task<Status> Committer::WriteParity(Install& install, std::span<const Buffer> pa
       }
       group.Start(WriteParityChunk(ssd, word.slot(), parity[j].span()));
     }
-    AddParityWord(install, g.k() + j, {word, Crc32c(parity[j].span())});
+    AddParityWord(install, g.k() + j, {word, core_.checksum(parity[j].span())});
   }
   Task<Status> all = group.Wait();
   Status status = co_await all;

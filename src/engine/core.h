@@ -20,6 +20,7 @@
 #include "eplog/options.h"
 #include "eplog/status.h"
 #include "erasure/erasure.h"
+#include "format/content_checksum.h"
 #include "format/superblock.h"
 #include "layout/geometry.h"
 #include "log/journal_rings.h"
@@ -39,6 +40,7 @@ struct Core {
         hooks(open_options.hooks != nullptr ? *open_options.hooks : no_hooks),
         identity(superblock),
         geometry(identity.geometry),
+        checksum(hooks.canary == Canary::kContentByCrc ? 1 : identity.version, identity.array_uuid),
         members(event_loop, std::move(devices)),
         code(geometry.n, geometry.m),
         state(std::make_unique<State>(geometry)),
@@ -68,6 +70,7 @@ struct Core {
   Superblock identity;  // array UUID, geometry, name, journal mode; its per-device fields mean
                         // nothing here
   const Geometry& geometry;
+  const ContentChecksum checksum;
   BufferPool pool;
   MemberSet members;
   ErasureCode code;

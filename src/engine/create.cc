@@ -28,6 +28,11 @@ Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>
   if (options.name.size() > 63) {
     return Fail(ErrorCode::kInvalidArgument, "an array's name has at most 63 bytes");
   }
+  if (options.format < 1 || options.format > kFormatVersion) {
+    return Fail(ErrorCode::kInvalidArgument, "there is no format " +
+                                                 std::to_string(options.format) + ", only 1 to " +
+                                                 std::to_string(kFormatVersion));
+  }
   if (options.name.find('\0') != std::string::npos) {
     return Fail(ErrorCode::kInvalidArgument, "an array's name has no NUL byte in it");
   }
@@ -111,6 +116,7 @@ Task<Status> DiscardDevices(Core& core) {
 
 Superblock NewSuperblock(const Geometry& geometry, const CreateOptions& options, Random& random) {
   Superblock superblock;
+  superblock.version = options.format;
   superblock.array_uuid = RandomUuid(random);
   superblock.geometry = geometry;
   superblock.journal_mode = static_cast<uint8_t>(options.journal);

@@ -52,11 +52,12 @@ std::pair<uint64_t, uint64_t> Age(const Superblock& superblock) {
 // Those that the assembly would refuse, whatever the others are, are explained and taken out.
 void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devices) {
   const Geometry geometry = found.front().superblock.geometry;
+  const uint32_t version = found.front().superblock.version;
   std::erase_if(found, [&](const FoundMember& item) {
     const std::string why = WhyTruncated(item);
-    if (!(item.superblock.geometry == geometry)) {
+    if (!(item.superblock.geometry == geometry) || item.superblock.version != version) {
       devices[item.at].verdict = MemberVerdict::kDamaged;
-      devices[item.at].why = "it disagrees with the others on the geometry";
+      devices[item.at].why = "it disagrees with the others on the geometry or format";
     } else if (!why.empty()) {
       devices[item.at].verdict = MemberVerdict::kTruncated;
       devices[item.at].why = why;

@@ -41,8 +41,10 @@ enum class Canary : uint8_t {
   kFlushRetried,        // a flush that failed is tried again, and believed (I7)
   kTieRefused,          // two epochs of one number are refused, though one of them is right (I11)
   kHealInPlace,         // what was wrong is written anew where it lies (I5)
+  kVersionByPlace,      // a commit takes a version for the one before if both are `absent` (I5)
+  kContentByCrc,        // contents are told apart by CRC32C, as in format 1 (I8)
 };
-inline constexpr int kCanaries = 28;
+inline constexpr int kCanaries = 30;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;
@@ -60,6 +62,8 @@ struct EngineHooks {
   uint64_t slot_reuses = 0;       // a slot was allocated that an earlier life or version had used
   uint64_t recovery_repairs = 0;  // chunks, headers and log chunks put back
   uint64_t recovery_cut_entries = 0;  // entries found after the cut and dropped
+  uint64_t recovery_dropped = 0;      // entries of which something was not whole
+  uint64_t recovery_salvaged = 0;     // chunks of these that were, and were written again
   uint64_t recovery_checkpoints = 0;  // a checkpoint of the cut took the place of the first entry
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
   uint64_t full_checkpoints_written = 0;

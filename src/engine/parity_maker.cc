@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/crc32c.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -31,6 +30,13 @@ Task<Status> ParityMaker::Make(const Change& change, std::vector<Buffer>& parity
   co_return co_await all;
 }
 
+bool ParityMaker::Changes(const Change& change, uint32_t index) const {
+  if (core_.canary(Canary::kVersionByPlace)) {
+    return change.old_words[index].word != change.words[index].word;
+  }
+  return change.takes(index);
+}
+
 bool ParityMaker::DeltaPays(const Change& change) const {
   const Geometry& g = core_.geometry;
   const auto reads = [](const RowWord& word) { return word.word.has_slot() ? 1U : 0U; };
@@ -42,7 +48,7 @@ bool ParityMaker::DeltaPays(const Change& change) const {
     const RowWord& now = change.words[i];
     all += reads(now);
     was_zero = was_zero && old.word.is_zero();
-    if (old == now) {
+    if (!Changes(change, i)) {
       continue;
     }
     if (old.word.is_absent() || now.word.is_absent()) {
@@ -80,7 +86,7 @@ Task<bool> ParityMaker::ByDelta(const Change& change, std::vector<Buffer>& parit
   std::vector<Buffer> now;
   TaskGroup group(core_.loop);
   for (uint32_t i = 0; i < g.k(); ++i) {
-    if (change.old_words[i] == change.words[i]) {
+    if (!Changes(change, i)) {
       continue;
     }
     changed.push_back(i);
@@ -174,19 +180,22 @@ Task<Status> ParityMaker::ReadVersion(const Change& change, uint32_t index,
     co_return OkStatus();
   }
   const ChunkIndex chunk = g.Chunk(change.stripe, index);
-  if (word == change.old_words[index]) {
+  if (!Changes(change, index)) {
     bad |= uint64_t{1} << index;
     co_return OkStatus();
   }
   // A taken version. Its log stripe is live until our install is applied, unless a newer write
-  // superseded it.
-  const auto pending = core_.state->pending.Find(chunk);
-  if (!pending || RowWord{pending->word, pending->crc} != word) {
-    co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
+  // superseded it; versions only rise, so what is the latest before and after was it all the time.
+  const auto is_latest = [&] {
+    const auto pending = core_.state->pending.Find(chunk);
+    return pending && pending->version == change.versions[index];
+  };
+  Status decoded;
+  if (is_latest()) {
+    Task<Status> decode = reader_.ReadLatest(chunk, into);
+    decoded = co_await decode;
   }
-  Task<Status> decode = reader_.ReadLatest(chunk, into);
-  Status decoded = co_await decode;
-  if (decoded.ok() && Crc32c(into) != word.crc) {
+  if (!is_latest()) {
     co_return Fail(ErrorCode::kBusy, "a chunk in commit was overwritten and cannot be read");
   }
   co_return decoded;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "base/buffer.h"
@@ -46,6 +47,16 @@ class Recovery {
   [[nodiscard]] uint64_t checkpoint_place() const { return checkpoint_.place; }
   [[nodiscard]] uint64_t entries_replayed() const { return chain_.size(); }
 
+  // A chunk of a record that was dropped, itself whole: it is to be written again, as any write is,
+  // once the array is open.
+  struct Salvaged {
+    ChunkIndex chunk;
+    Buffer content;
+  };
+  [[nodiscard]] std::vector<Salvaged> TakeSalvaged();
+  // Tells what was written and could not be kept, if anything.
+  void TellDropped() const;
+
  private:
   struct RingCopies {
     EntryHeader header;
@@ -72,11 +83,22 @@ class Recovery {
   Task<Status> Join();
   Task<Result<std::optional<EntryHeader>>> NextEntry(const Appender::Position& at);
   bool FitsAfter(const EntryHeader& header, const Appender::Position& at) const;
+
+  // recovery_judge.cc: what of the entries beyond the mark is kept
   Task<Status> Replay();
-  Task<bool> IsWhole(const EntryHeader& entry);
-  [[nodiscard]] bool IsBeyondJudging(const EntryHeader& entry) const;
+  void Keep(size_t index, const EntryHeader& entry);
+  Task<Result<State::Dropped>> Judge(const EntryHeader& entry);
+  [[nodiscard]] Status MayDrop(const EntryHeader& entry, uint32_t missing) const;
+  [[nodiscard]] uint32_t Missing(const EntryHeader& entry, const LogStripeRecord& record) const;
+  [[nodiscard]] uint32_t Missing(const EntryHeader& entry, const RowRecord& record) const;
   Task<bool> LogStripeIsWhole(const EntryHeader& entry, size_t number);
   Task<bool> RowIsWhole(const EntryHeader& entry, const RowRecord& record);
+  void Salvage(ChunkIndex chunk, Buffer content);
+  void ForgetOlder(const EntryHeader& entry, const State::Dropped& dropped);
+  void ForgetStripes(StripeIndex first, uint64_t count);
+  void NoteDropped(const EntryHeader& entry, const State::Dropped& dropped);
+  void NoteCut(const EntryHeader& entry);
+
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
   Task<Status> CheckDamage();
   void TakeSpace();
@@ -105,6 +127,19 @@ class Recovery {
   Epoch epoch_;
   std::vector<Mend> mends_;
   std::vector<EntryHeader> without_ring_;  // kept tail that lacks copies on the rings
+
+  // Of the tail: how much of it is kept so far, with what is to be mended for that.
+  struct Kept {
+    size_t entries = 0;
+    size_t mends = 0;
+    size_t without_ring = 0;
+  };
+  Kept kept_;
+  bool dropped_before_kept_ = false;  // records in the log that must not be applied: checkpoint it
+  // Stripes of which a row record was dropped: those that build upon it mean nothing.
+  std::unordered_set<uint32_t> stuck_;
+  std::map<uint64_t, Buffer> salvaged_;   // by chunk
+  std::map<uint64_t, uint64_t> dropped_;  // by entry: chunks of writes
 };
 
 }  // namespace eplog

@@ -182,191 +182,6 @@ Task<Status> Recovery::Join() {
   }
 }
 
-Task<Status> Recovery::Replay() {
-  position_ = checkpoint_;
-  SlotChanges ignored;
-  size_t kept = 0;
-  for (const EntryHeader& entry : chain_) {
-    if (entry.sequence > mark_) {
-      const size_t mends = mends_.size();
-      Task<bool> checking = IsWhole(entry);
-      const bool whole = co_await checking;
-      if (!whole) {
-        mends_.resize(mends);
-        const bool beyond_judging = IsBeyondJudging(entry);
-        if (!beyond_judging) {
-          break;
-        }
-        if (assembly_.beyond.empty()) {
-          co_return Fail(ErrorCode::kTooManyFailures,
-                         "entry " + std::to_string(entry.sequence) +
-                             " of the log cannot be verified: more devices are missing, or not "
-                             "whole yet, than parity can replace; bring back missing members, or "
-                             "mount with --read-only --force to read what is left");
-        }
-      }
-      Task<Status> noting = NoteHeaderCopies(entry);
-      Status status = co_await noting;
-      EPLOG_CO_TRY(status);
-    }
-    core_.state->Apply(entry, ignored, core_.broken());
-    ignored.freed.clear();
-    ignored.kept.clear();
-    position_ = {entry.epoch, entry.sequence, entry.place + entry.length_blocks};
-    ++kept;
-  }
-  core_.hooks.recovery_cut_entries += chain_.size() - kept;
-  chain_.resize(kept);
-  core_.state->Stable(position_.sequence);
-  co_return OkStatus();
-}
-
-Task<bool> Recovery::IsWhole(const EntryHeader& entry) {
-  for (size_t i = 0; i < entry.log_stripes.size(); ++i) {
-    Task<bool> checking = LogStripeIsWhole(entry, i);
-    const bool whole = co_await checking;
-    if (!whole) {
-      co_return false;
-    }
-  }
-  if (core_.canary(Canary::kTornStripeKept)) {
-    co_return true;
-  }
-  for (const RowRecord& record : entry.rows) {
-    Task<bool> checking = RowIsWhole(entry, record);
-    const bool whole = co_await checking;
-    if (!whole) {
-      co_return false;
-    }
-  }
-  co_return true;
-}
-
-// Too much of it is missing to tell: on devices that are not there, or joined and are not whole. It
-// was written, and perhaps flushed: to cut it off could lose what bringing back a device would
-// save, and, opened by force, what was before must not be taken for the newest content.
-bool Recovery::IsBeyondJudging(const EntryHeader& entry) const {
-  const Geometry& g = core_.geometry;
-  const auto missing = [this](DeviceIndex ssd, SlotWord word) {
-    return word.is_absent() || (word.has_slot() && !core_.members.live(ssd)) ? 1U : 0U;
-  };
-  const bool log_stripe = std::any_of(
-      entry.log_stripes.begin(), entry.log_stripes.end(), [&](const LogStripeRecord& record) {
-        uint32_t count = core_.lost_logs();
-        for (const LogStripeMember& member : record.members) {
-          const DeviceIndex ssd = g.SsdOf(member.chunk);
-          count += missing(ssd, core_.state->WordOf(entry, ssd, member.word));
-        }
-        return count > g.m;
-      });
-  const auto row_is = [&](const RowRecord& record) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < g.n; ++i) {
-      const DeviceIndex ssd = g.SsdOf(record.stripe, i);
-      const auto change = std::find_if(record.changes.begin(), record.changes.end(),
-                                       [i](const RowChange& c) { return c.index == i; });
-      const SlotWord word = change != record.changes.end()
-                                ? core_.state->WordOf(entry, ssd, change->word)
-                                : core_.state->rows.Get(record.stripe, i).word;
-      count += missing(ssd, word);
-    }
-    return count > g.m;
-  };
-  return log_stripe || std::any_of(entry.rows.begin(), entry.rows.end(), row_is);
-}
-
-Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
-  const Geometry& g = core_.geometry;
-  const LogStripeRecord& record = entry.log_stripes[number];
-  LogStripeView view;
-  view.sequence = entry.sequence;
-  view.place = entry.place + 1 + number * g.chunk_blocks();
-  view.members = record.members;
-  for (LogStripeMember& member : view.members) {
-    // What was on an SSD that has been replaced since is not to be mended on its successor.
-    member.word = core_.state->WordOf(entry, g.SsdOf(member.chunk), member.word);
-  }
-  std::copy(record.log_crcs.begin(), record.log_crcs.end(), view.log_crcs.begin());
-  const size_t d = view.members.size();
-  std::vector<Buffer> buffers;
-  std::vector<std::span<std::byte>> data;
-  std::array<const std::byte*, kMaxSsds> content{};
-  for (size_t i = 0; i < d; ++i) {
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    data.push_back(buffers.back().span());
-    content[i] = buffers.back().data();
-  }
-  uint64_t bad = 0;
-  Task<Status> reading = reader_.ReadLogStripe(view, data, &bad);
-  const Status status = co_await reading;
-  if (!status.ok()) {
-    co_return false;
-  }
-  std::vector<Buffer> logs;
-  std::array<std::byte*, kMaxParity> parity{};
-  for (uint32_t j = 0; j < g.m; ++j) {
-    logs.push_back(core_.pool.Get(g.chunk_bytes));
-    parity[j] = logs.back().data();
-  }
-  if (bad >> d != 0) {
-    core_.code.Encode(std::span(content).first(d), std::span(parity).first(g.m), g.chunk_bytes);
-  }
-  for (size_t i = 0; i < d; ++i) {
-    const DeviceIndex ssd = g.SsdOf(view.members[i].chunk);
-    if ((bad >> i & 1) != 0 && view.members[i].word.has_slot() && core_.members.live(ssd)) {
-      mends_.push_back(
-          {ssd, false, g.SlotOffset(view.members[i].word.slot()), std::move(buffers[i])});
-    }
-  }
-  for (uint32_t j = 0; j < g.m; ++j) {
-    if ((bad >> (d + j) & 1) != 0 && core_.members.live(g.LogDevice(j))) {
-      mends_.push_back({g.LogDevice(j), true, view.place, std::move(logs[j])});
-    }
-  }
-  co_return true;
-}
-
-Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& record) {
-  const Geometry& g = core_.geometry;
-  std::vector<RowWord> words;
-  for (uint32_t i = 0; i < g.n; ++i) {
-    words.push_back(core_.state->rows.Get(record.stripe, i));
-  }
-  for (const RowChange& change : record.changes) {
-    const DeviceIndex ssd = g.SsdOf(record.stripe, change.index);
-    words[change.index] = {core_.state->WordOf(entry, ssd, change.word), change.crc};
-  }
-  std::vector<Buffer> buffers;
-  std::vector<std::span<std::byte>> data;
-  std::array<const std::byte*, kMaxSsds> content{};
-  std::array<std::byte*, kMaxParity> parity{};
-  for (uint32_t i = 0; i < g.n; ++i) {
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    if (i < g.k()) {
-      data.push_back(buffers[i].span());
-      content[i] = buffers[i].data();
-    } else {
-      parity[i - g.k()] = buffers[i].data();
-    }
-  }
-  uint64_t bad = 0;
-  Task<Status> reading = reader_.ReadRow(record.stripe, words, data, &bad);
-  const Status status = co_await reading;
-  if (!status.ok()) {
-    co_return false;
-  }
-  if (bad >> g.k() != 0) {
-    core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
-  }
-  for (uint32_t i = 0; i < g.n; ++i) {
-    const DeviceIndex ssd = g.SsdOf(record.stripe, i);
-    if ((bad >> i & 1) != 0 && words[i].word.has_slot() && core_.members.live(ssd)) {
-      mends_.push_back({ssd, false, g.SlotOffset(words[i].word.slot()), std::move(buffers[i])});
-    }
-  }
-  co_return true;
-}
-
 // Which copies of a kept header must be written again.
 Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
@@ -401,9 +216,15 @@ Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {
 }
 
 // An entry of any epoch with a mark beyond the cut proves that something stable is missing: damage,
-// not a tail.
+// not a tail. What else lies there is told: no flush had covered it, unless more is damaged than
+// parity can replace.
 Task<Status> Recovery::CheckDamage() {
   uint64_t newest_mark = newest_ring_mark_;
+  for (const auto& [sequence, copies] : ring_headers_) {
+    for (const RingCopies& copy : copies) {
+      NoteCut(copy.header);
+    }
+  }
   const Geometry& g = core_.geometry;
   const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
   const uint64_t far =
@@ -415,6 +236,7 @@ Task<Status> Recovery::CheckDamage() {
       if (header) {
         newest_mark = std::max(newest_mark, header->mark);
         newest_epoch_ = std::max(newest_epoch_, header->epoch.number);
+        NoteCut(*header);
       }
     }
   }

@@ -38,7 +38,8 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
     status = co_await write;
     EPLOG_CO_TRY(status);
   }
-  const bool room = RoomForFirstEntry();
+  // What was dropped lies in the log before what was kept: the next opening must not find it there.
+  const bool room = !dropped_before_kept_ && RoomForFirstEntry();
   if (!core_.canary(Canary::kTailCopies)) {
     Task<Status> mend = WriteMends();
     status = co_await mend;

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -208,7 +207,7 @@ Task<Status> RowBatch::ReadOne(Place place) {
 
 void RowBatch::Verify(const Place& place) {
   Row& row = rows_[place.at];
-  if (Crc32c(Chunk(place.at, place.index)) == row.words[place.index].crc) {
+  if (core_.checksum(Chunk(place.at, place.index)) == row.words[place.index].crc) {
     row.valid |= Bit(place.index);
   } else {
     row.bad |= Bit(place.index);
@@ -228,7 +227,7 @@ Status RowBatch::Decode(size_t at, uint64_t wanted) {
       core_.code.Decode(g.k(), std::span(chunks).first(g.n), row.valid, wanted, g.chunk_bytes));
   for (uint64_t mask = wanted; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
-    if (Crc32c(Chunk(at, index)) != row.words[index].crc) {
+    if (core_.checksum(Chunk(at, index)) != row.words[index].crc) {
       return Fail(ErrorCode::kCorrupt, "the parity of stripe " + std::to_string(row.stripe.value) +
                                            " does not match its data");
     }
@@ -277,7 +276,7 @@ void RowBatch::EncodeParity(size_t at, uint64_t wanted) {
   core_.code.Encode(std::span(content).first(g.k()), std::span(parity).first(g.m), g.chunk_bytes);
   for (uint32_t j = 0; j < g.m; ++j) {
     if ((wanted & Bit(g.k() + j)) != 0) {
-      rows_[at].words[g.k() + j].crc = Crc32c({parity[j], g.chunk_bytes});
+      rows_[at].words[g.k() + j].crc = core_.checksum({parity[j], g.chunk_bytes});
       rows_[at].valid |= Bit(g.k() + j);
     }
   }

@@ -303,6 +303,13 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     EPLOG_CO_TRY(cleaned);
     clean_.insert(id.value);
   }
+  if (size_bytes > old_size && old_size % core_.geometry.chunk_bytes != 0) {
+    // The zeros behind the old end are content, which a crash may take although it leaves the record
+    // of the new size (I8).
+    Task<Status> flush = flusher_.FlushAll();
+    Status flushed = co_await flush;
+    EPLOG_CO_TRY(flushed);
+  }
   std::vector<VolumeRecord> records = {VolumeResized{id, size_bytes}};
   Task<Status> append = Append(std::move(records), true, size_bytes < old_size);
   Status status = co_await append;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/crc32c.h"
 #include "runtime/task_group.h"
 
 namespace eplog {

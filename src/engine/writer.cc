@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "base/crc32c.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -99,7 +98,7 @@ Task<Status> Writer::WriteAdmitted(ChunkIndex chunk, Grant& grant,
   write.chunk = chunk;
   write.word = grant.TakeSlot(core_.geometry.SsdOf(chunk));
   write.data = data.data();
-  write.crc = Crc32c(data);
+  write.crc = core_.checksum(data);
   grant.TakeLog();
   core_.state->pending.PrefetchMember(chunk);
   appender_.Submit(write);
@@ -117,7 +116,7 @@ RowRecord Writer::MakeRow(StripeIndex stripe, Grant& grant,
     RowChange change;
     change.index = static_cast<uint8_t>(i);
     change.word = grant.TakeSlot(g.SsdOf(stripe, i));
-    change.crc = Crc32c({content[i], g.chunk_bytes});
+    change.crc = core_.checksum({content[i], g.chunk_bytes});
     row.changes.push_back(change);
     if (change.word.has_slot()) {
       writes.push_back({g.SsdOf(stripe, i), change.word.slot(), content[i], i >= g.k()});

@@ -41,7 +41,8 @@ class Writer {
 
   // ---- pieces of it, for what comes out of buffers
   // May this range of a stripe be written with its parity at once?
-  [[nodiscard]] bool IsWhole(StripeIndex stripe, uint64_t offset_bytes, uint64_t length_bytes) const;
+  [[nodiscard]] bool IsWhole(StripeIndex stripe, uint64_t offset_bytes,
+                             uint64_t length_bytes) const;
   // A whole chunk whose lock the caller holds. Takes its slot and its promise from `grant`.
   Task<Status> WriteAdmitted(ChunkIndex chunk, Grant& grant, std::span<const std::byte> data);
   struct StripeLocks {

@@ -122,12 +122,17 @@ Status LoadName(const SuperblockBytes& from, Superblock& to) {
   return OkStatus();
 }
 
-// Everything else is as this version writes it: no other one has been here.
+// Everything else is as a version that is known writes it: no newer one has been here.
 bool OnlyVersionIsWrong(std::span<const std::byte> in, uint32_t crc) {
   std::array<std::byte, kSuperblockCopyBytes> bytes{};
   std::copy(in.begin(), in.end(), bytes.begin());
-  StoreLe(bytes.data() + offsetof(SuperblockBytes, version), kFormatVersion);
-  return wire::CrcAround(bytes, offsetof(SuperblockBytes, crc)) == crc;
+  for (uint32_t version = 1; version <= kFormatVersion; ++version) {
+    StoreLe(bytes.data() + offsetof(SuperblockBytes, version), version);
+    if (wire::CrcAround(bytes, offsetof(SuperblockBytes, crc)) == crc) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -213,6 +218,7 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
 
 Superblock SpareSuperblock(const Superblock& member, const Uuid& device_uuid) {
   Superblock spare;
+  spare.version = member.version;
   spare.array_uuid = member.array_uuid;
   spare.device_uuid = device_uuid;
   spare.index = kSpareIndex;

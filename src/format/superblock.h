@@ -13,8 +13,9 @@
 
 namespace eplog {
 
-// Raised when a reader of the old version could misread the new. A reader refuses a higher version.
-inline constexpr uint32_t kFormatVersion = 1;
+// Raised when a reader of the old version could misread the new. A reader refuses a higher version,
+// and opens lower ones as they are (docs/format.md, section 11).
+inline constexpr uint32_t kFormatVersion = 2;
 
 enum class MemberState : uint8_t {
   kOk = 1,         // trusted

@@ -300,12 +300,36 @@ void State::ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ign
   }
 }
 
-void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken) {
+void State::ApplyLogStripe(const LogStripeRecord& record, uint64_t place, const EntryHeader& entry,
+                           SlotChanges& changes) {
+  for (const LogStripeMember& member : record.members) {
+    Supersede(member.chunk, entry.sequence, entry.sequence, false, changes);
+  }
+  std::array<LogStripeMember, kMaxSsds> members;
+  for (size_t i = 0; i < record.members.size(); ++i) {
+    const LogStripeMember& member = record.members[i];
+    const DeviceIndex ssd = geometry_.SsdOf(member.chunk);
+    members[i] = {member.chunk, WordOf(entry, ssd, member.word), member.crc};
+    if (members[i].word.is_absent()) {
+      newest_absent_member_[ssd.value] = entry.sequence;
+    }
+  }
+  pending.Add(entry.sequence, place, std::span(members).first(record.members.size()),
+              record.log_crcs);
+  for (const LogStripeMember& member : record.members) {
+    NotePending(geometry_.StripeOf(member.chunk));
+  }
+}
+
+void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken,
+                  const Dropped& dropped) {
   for (const VolumeRecord& record : entry.volumes) {
     ApplyVolume(record, entry.sequence, changes);
   }
-  for (const RowRecord& record : entry.rows) {
-    ApplyRow(record, entry, broken.ignore_versions, changes);
+  for (size_t i = 0; i < entry.rows.size(); ++i) {
+    if (!dropped.row(i)) {
+      ApplyRow(entry.rows[i], entry, broken.ignore_versions, changes);
+    }
   }
   for (const TrimRecord& record : entry.trims) {
     ApplyTrim(record, entry, changes);
@@ -316,23 +340,9 @@ void State::Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& 
     }
   }
   uint64_t place = entry.place + 1;
-  for (const LogStripeRecord& record : entry.log_stripes) {
-    for (const LogStripeMember& member : record.members) {
-      Supersede(member.chunk, entry.sequence, entry.sequence, false, changes);
-    }
-    std::array<LogStripeMember, kMaxSsds> members;
-    for (size_t i = 0; i < record.members.size(); ++i) {
-      const LogStripeMember& member = record.members[i];
-      const DeviceIndex ssd = geometry_.SsdOf(member.chunk);
-      members[i] = {member.chunk, WordOf(entry, ssd, member.word), member.crc};
-      if (members[i].word.is_absent()) {
-        newest_absent_member_[ssd.value] = entry.sequence;
-      }
-    }
-    pending.Add(entry.sequence, place, std::span(members).first(record.members.size()),
-                record.log_crcs);
-    for (const LogStripeMember& member : record.members) {
-      NotePending(geometry_.StripeOf(member.chunk));
+  for (size_t i = 0; i < entry.log_stripes.size(); ++i) {
+    if (!dropped.log_stripe(i)) {
+      ApplyLogStripe(entry.log_stripes[i], place, entry, changes);
     }
     place += geometry_.chunk_blocks();
   }

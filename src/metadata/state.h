@@ -57,8 +57,21 @@ class State {
     bool ignore_versions = false;   // "row installed" supersedes whatever is pending
     bool trim_frees_slots = false;  // a trimmed chunk's slot is freed at once
   };
+  // Records of an entry that recovery found not to be whole: they mean nothing. Empty: none.
+  struct Dropped {
+    std::vector<bool> rows;
+    std::vector<bool> log_stripes;
+    [[nodiscard]] bool row(size_t i) const { return i < rows.size() && rows[i]; }
+    [[nodiscard]] bool log_stripe(size_t i) const {
+      return i < log_stripes.size() && log_stripes[i];
+    }
+  };
   // Applies one entry, in the order of the log, and appends to `changes`.
-  void Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken);
+  void Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken,
+             const Dropped& dropped);
+  void Apply(const EntryHeader& entry, SlotChanges& changes, const Broken& broken) {
+    Apply(entry, changes, broken, Dropped());
+  }
   void Apply(const EntryHeader& entry, SlotChanges& changes) { Apply(entry, changes, Broken()); }
 
   // Everything up to `sequence` is stable (PendingTable::Stable).
@@ -123,6 +136,8 @@ class State {
   void ApplyVolume(const VolumeRecord& record, uint64_t sequence, SlotChanges& changes);
   void ApplyRow(const RowRecord& record, const EntryHeader& entry, bool ignore_versions,
                 SlotChanges& changes);
+  void ApplyLogStripe(const LogStripeRecord& record, uint64_t place, const EntryHeader& entry,
+                      SlotChanges& changes);
   void ApplyTrim(const TrimRecord& record, const EntryHeader& entry, SlotChanges& changes);
   void ZeroStripe(StripeIndex stripe, uint64_t sequence, SlotChanges& changes);
   void FreeExtent(ExtentIndex extent, uint64_t sequence, SlotChanges& changes);

@@ -277,7 +277,7 @@ with open(sys.argv[1], "r+b") as device:
         device.seek(offset)
         device.write(block)
 PYTHON
-unchanged bad refused 1 "newer version of eplog \(format 99, this one knows 1\)" "$EPLOG" mount bad mnt
+unchanged bad refused 1 "newer version of eplog \(format 99, this one knows 2\)" "$EPLOG" mount bad mnt
 unchanged bad refused 1 "newer version" "$EPLOG" status bad
 [ -e mnt/data ] && fail "mounted what was refused"
 

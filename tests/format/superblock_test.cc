@@ -117,12 +117,12 @@ TEST(Superblock, TooFewBytesOrOthersAreNotOurs) {
 
 TEST(Superblock, NewerFormatIsRefusedByName) {
   Superblock sb = Plain();
-  sb.version = 2;
+  sb.version = kFormatVersion + 1;
   auto bytes = Encoded(sb);
   const auto refused = DecodeSuperblock(bytes);
   ASSERT_TRUE(FailsWith(refused, ErrorCode::kUnsupported));
   EXPECT_EQ(refused.error().message,
-            "written by a newer version of eplog (format 2, this one knows 1)");
+            "written by a newer version of eplog (format 3, this one knows 2)");
   // Whatever that format does with the bytes of our CRC.
   bytes[kSuperblockCrcAt] ^= std::byte{1};
   EXPECT_TRUE(FailsWith(DecodeSuperblock(bytes), ErrorCode::kUnsupported));

@@ -43,6 +43,8 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   slot_reuses += hooks.slot_reuses;
   recovery_repairs += hooks.recovery_repairs;
   recovery_cut_entries += hooks.recovery_cut_entries;
+  recovery_dropped += hooks.recovery_dropped;
+  recovery_salvaged += hooks.recovery_salvaged;
   recovery_checkpoints += hooks.recovery_checkpoints;
   decoded_chunks += hooks.decoded_chunks;
   full_checkpoints += hooks.full_checkpoints_written;
@@ -130,6 +132,8 @@ std::string Coverage::ToString() const {
       {"slot reuses", slot_reuses},
       {"repairs in recovery", recovery_repairs},
       {"entries cut", recovery_cut_entries},
+      {"entries dropped, or parts", recovery_dropped},
+      {"chunks salvaged", recovery_salvaged},
       {"recovery checkpoints", recovery_checkpoints},
       {"chunks decoded", decoded_chunks},
       {"full checkpoints", full_checkpoints},

@@ -59,6 +59,8 @@ struct Coverage {
   uint64_t slot_reuses = 0;
   uint64_t recovery_repairs = 0;
   uint64_t recovery_cut_entries = 0;
+  uint64_t recovery_dropped = 0;
+  uint64_t recovery_salvaged = 0;
   uint64_t recovery_checkpoints = 0;
   uint64_t decoded_chunks = 0;
   uint64_t full_checkpoints = 0;

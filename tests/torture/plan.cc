@@ -194,6 +194,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.seed = seed;
   PlanGeometryOf(plan, random);
   plan.create.name = "torture";
+  plan.create.format = seed % 16 == 7 || seed % 16 == 10 ? 1 : 2;
   plan.create.entropy = random.Next();
   plan.alignment_bytes = random.OneIn(4) ? 4096 : 512;
   plan.discard = random.OneIn(4);
@@ -262,7 +263,8 @@ std::string SeedPlan::ToString() const {
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
          " slots, log " + std::to_string(geometry.log_blocks) + " blocks, ring " +
          std::to_string(geometry.ring_blocks) + " blocks, mode " +
-         (create.journal == JournalMode::kFull ? "full" : "log") + ", buffers " +
+         (create.journal == JournalMode::kFull ? "full" : "log") +
+         (create.format == 1 ? ", format 1" : "") + ", buffers " +
          std::to_string(buffers.device_chunks) + "/" + std::to_string(buffers.stripes) +
          (resizes_buffers ? " and others" : "") + ", width " + std::to_string(width) + ", hot " +
          std::to_string(hot_chunks) + ", " + kFocusNames[static_cast<size_t>(focus)] +

@@ -47,7 +47,9 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "absent-is-zero",
                                                         "flush-retried",
                                                         "tie-refused",
-                                                        "heal-in-place"};
+                                                        "heal-in-place",
+                                                        "version-by-place",
+                                                        "content-by-crc"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

@@ -78,7 +78,7 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   const size_t skew = scene_.random.OneIn(4) ? scene_.random.Below(64) : 0;
   const Buffer buffer = scene_.pool.Get(length_bytes + skew);
   const auto data = buffer.span().subspan(skew);
-  FillPattern(write_id, offset_bytes, data);
+  FillPattern(write_id, offset_bytes, scene_.plan.create.format > 1, data);
   Trace("write w" + std::to_string(write_id) + " " + volume->name + " " +
         Place(offset_bytes, length_bytes));
   bool full = Overcommitted();
@@ -137,8 +137,8 @@ Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   Answer("a read", status, after == nullptr || after->doomed);
 }
 
-// What is answered at once was durable before, and has waited for no device: it says nothing of what
-// the array has written down since.
+// What is answered at once was durable before, and has waited for no device: it says nothing of
+// what the array has written down since.
 void Workload::NoteFlushed(uint64_t begun_us) {
   if (loop_.NowUs() != begun_us) {
     scene_.flush_begun_us = std::max(scene_.flush_begun_us, begun_us);
