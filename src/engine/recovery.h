@@ -79,7 +79,7 @@ class Recovery {
   Task<bool> RowIsWhole(const EntryHeader& entry, const RowRecord& record);
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
   Task<Status> CheckDamage();
-  void TakeSpace();
+  Status TakeSpace();
 
   Task<Status> WriteMends();
   [[nodiscard]] bool RoomForFirstEntry() const;
