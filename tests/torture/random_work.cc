@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "tests/torture/workload.h"
 
 namespace eplog::torture {
