@@ -3,10 +3,11 @@
 JOBS ?= $(shell nproc)
 SEEDS ?= 100
 FIRST ?= 1
+FUZZ_SECONDS ?= 60
 EPLOG := build/release/src/eplog
 CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
 
-.PHONY: help run umount build test torture asan tsan tidy clean
+.PHONY: help run umount build test torture asan tsan tidy fuzz check-all clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +19,8 @@ help:
 	@echo 'make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan     all tests under ThreadSanitizer'
 	@echo 'make tidy     clang-tidy over src'
+	@echo 'make fuzz FUZZ_SECONDS=60   every decoder under libFuzzer, for so long each'
+	@echo 'make check-all   asan, tsan, tidy, every case of the fault tests, fuzzing, 10,000 seeds of the torture: hours'
 	@echo 'make clean    remove what was built (./array stays)'
 	@echo 'JOBS=N sets how many jobs run at once (now $(JOBS)).'
 
@@ -65,6 +68,17 @@ tidy:
 	@scripts/packages.sh build lint
 	@cmake --preset tidy
 	@find src -name '*.cc' | sort | xargs -P $(JOBS) -n 1 clang-tidy-14 --quiet -p build/tidy
+
+fuzz:
+	@scripts/packages.sh build lint
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzz_all
+	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+# SEEDS, FIRST, FUZZ_SECONDS and PARTS from the command line or the environment: scripts/check_all.sh.
+check-all:
+	@scripts/packages.sh build run test lint
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(JOBS) scripts/check_all.sh
 
 clean:
 	@if mountpoint -q mnt; then echo 'The array is mounted: make umount first.'; exit 1; fi

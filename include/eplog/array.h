@@ -139,8 +139,9 @@ class Array {
   // is opened read-only. The error is that with which the change would be refused.
   virtual Task<Result<ChangePlan>> Plan(Change change) = 0;
 
-  // From now on; what is over smaller sizes is drained at once.
-  virtual void SetBuffers(const BufferSizes& sizes) = 0;
+  // From now on; what is over smaller sizes is drained at once. kInvalidArgument if they are larger
+  // than the array or OpenOptions::max_buffer_bytes: nothing is changed then.
+  virtual Status SetBuffers(const BufferSizes& sizes) = 0;
 
   // From now on, until the array is closed.
   virtual void SetRebuildPace(const RebuildPace& pace) = 0;

@@ -169,9 +169,12 @@ int RunCommandLine(std::vector<std::string> args) {
   Run run;
   DeclareVerbs(app, run);
   ExpandVerbs(app, args);
+  if (std::find(args.begin(), args.end(), "--json") != args.end()) {
+    ReportErrorsAsJson();
+  }
   if (const auto complaint = MissingVerb(app, args, 0)) {
     const bool below = !args.empty() && FindVerb(app, args.front()) != nullptr;
-    return ReportUsage(below ? args.front() : "", *complaint);
+    return FinishOutput(ReportUsage(below ? args.front() : "", *complaint));
   }
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // as the parser wants it
@@ -185,7 +188,7 @@ int RunCommandLine(std::vector<std::string> args) {
   } catch (const CLI::ParseError& error) {
     std::string name;
     const CLI::App* verb = ChosenVerb(app, name);
-    return ReportUsage(name, Explain(*verb, name, error));
+    return FinishOutput(ReportUsage(name, Explain(*verb, name, error)));
   }
   return FinishOutput(run());
 }

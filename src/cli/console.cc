@@ -33,11 +33,30 @@ std::string OneLine(std::string_view text) {
   return out;
 }
 
+// What --json says of a failure, besides the line on standard error.
+struct JsonErrors {
+  bool wanted = false;
+  bool document = false;  // there is one already
+  std::string verb;
+  std::string message;  // the last
+};
+JsonErrors& ErrorsAsJson() {
+  static JsonErrors errors;
+  return errors;
+}
+
 void ErrorLine(std::string_view verb, std::string_view kind, std::string_view what) {
   const std::string head = verb.empty() ? "eplog" : fmt::format("eplog {}", verb);
   const std::string line = fmt::format("{}: {}{}\n", head, kind, OneLine(what));
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+int Failed(std::string_view verb, std::string_view what, int status) {
+  ErrorLine(verb, "", what);
+  ErrorsAsJson().verb = verb;
+  ErrorsAsJson().message = OneLine(what);
+  return status;
 }
 
 bool ColourWanted() {
@@ -49,13 +68,16 @@ bool ColourWanted() {
 }  // namespace
 
 int ReportError(std::string_view verb, const Error& error) {
-  ErrorLine(verb, "", error.ToString());
-  return error.code == ErrorCode::kInvalidArgument ? kWrongUsage : kFailed;
+  return Failed(verb, error.ToString(),
+                error.code == ErrorCode::kInvalidArgument ? kWrongUsage : kFailed);
 }
 
 int ReportUsage(std::string_view verb, std::string_view what) {
-  ErrorLine(verb, "", what);
-  return kWrongUsage;
+  return Failed(verb, what, kWrongUsage);
+}
+
+void ReportErrorsAsJson() {
+  ErrorsAsJson().wanted = true;
 }
 
 void Warn(std::string_view verb, std::string_view what) {
@@ -68,11 +90,17 @@ void Print(std::string_view text) {
 }
 
 void PrintJson(const Json& document) {
+  ErrorsAsJson().document = true;
   // Names from disks may not be UTF-8: shown, never thrown over.
   Print(document.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 int FinishOutput(int status) {
+  const JsonErrors& errors = ErrorsAsJson();
+  if (errors.wanted && !errors.document && (status == kFailed || status == kWrongUsage)) {
+    PrintJson({{"error",
+                {{"verb", errors.verb}, {"message", errors.message}, {"exit_status", status}}}});
+  }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     ErrorLine("", "", "cannot write to standard output");
     return status == kDone || status == kDoneWithFindings ? kFailed : status;

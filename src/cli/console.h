@@ -26,6 +26,9 @@ enum ExitStatus : int {
 // asks for: kInvalidArgument is wrong usage, everything else a failure.
 int ReportError(std::string_view verb, const Error& error);
 int ReportUsage(std::string_view verb, std::string_view what);
+// From now on a command that fails without having printed a document prints one that says so:
+// {"error": {"verb", "message", "exit_status"}}, at FinishOutput. For --json.
+void ReportErrorsAsJson();
 // `eplog VERB: warning: what`
 void Warn(std::string_view verb, std::string_view what);
 

@@ -14,6 +14,7 @@
 
 #include "cli/array_file.h"
 #include "cli/console.h"
+#include "cli/limits.h"
 #include "cli/mount_table.h"
 #include "cli/session.h"
 #include "cli/spare_shelf.h"
@@ -190,6 +191,7 @@ Result<OpenOptions> OptionsOf(const MountCommand& command) {
                 "--read-only");
   }
   open.force = command.force;
+  open.max_buffer_bytes = MostBufferBytes();
   open.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
   EPLOG_TRY(
       ParseOrOff(command.commit_every, "--commit-every", ParseCount, open.commit.every_writes));
@@ -292,6 +294,9 @@ int RunMount(const MountCommand& command) {
   }
   if (const Status served = CheckNotServed(*file); !served.ok()) {
     return ReportError(kVerb, served.error());
+  }
+  if (const Status room = MakeRoomForDescriptors(*file); !room.ok()) {
+    return ReportError(kVerb, room.error());
   }
   auto directory = MountDirectory::Prepare(command.directory);
   if (!directory.ok()) {

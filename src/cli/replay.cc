@@ -358,7 +358,8 @@ void AddReplay(CLI::App& app, Run& run) {
       ->delimiter(',')
       ->allow_extra_args(false);
   verb->add_option("--repeat", command->repeat, "the whole trace so many times (1)");
-  verb->add_option("--limit", command->limit, "stop after so many requests");
+  verb->add_option("--limit", command->limit, "stop after so many requests")
+      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
   verb->add_option("--seed", command->seed, "of identities and of how the flash is aged (1)");
   verb->add_option("--report", command->report,
                    "a directory for a page with pictures, index.html, and result.json");

@@ -316,7 +316,8 @@ void AddTraceConvert(CLI::App& trace, Run& run) {
   verb->add_option("--begin", command->begin, "leave out what comes before: 10m");
   verb->add_option("--end", command->end, "leave out what comes then and later: 2h");
   verb->add_option("--volume", command->volumes, "take this disk; may be given more than once");
-  verb->add_option("--limit", command->limit, "take so many requests");
+  verb->add_option("--limit", command->limit, "take so many requests")
+      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
   verb->add_flag("--compact", command->compact,
                  "number the touched extents of 1M in their order: no holes are left");
   verb->add_flag("--merge", command->merge, "compact all disks into one, one behind the other");
@@ -339,7 +340,8 @@ void AddTraceGenerate(CLI::App& trace, Run& run) {
   verb->add_option("PROFILE", command->profile, "a name (see --list), or a .toml file");
   AddOutputArguments(*verb, command->output);
   verb->add_option("--seed", command->seed, "another trace of the same kind");
-  verb->add_option("--limit", command->limit, "so many requests from the beginning");
+  verb->add_option("--limit", command->limit, "so many requests from the beginning")
+      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
   verb->add_flag("--list", command->list, "tell the profiles that there are");
   verb->footer(
       "Examples:\n  eplog trace generate fin -o fin.fio.zst\n"

@@ -99,7 +99,8 @@ void AddTraceStat(CLI::App& trace, Run& run) {
   verb->add_option("--chunk", command->chunk, "count in chunks of this size (4K)");
   verb->add_option("--layout", command->layouts,
                    "data+parity chunks of a stripe, may be given more than once (6+2 4+1 6+1 4+2)");
-  verb->add_option("--limit", command->limit, "look at so many requests from the beginning");
+  verb->add_option("--limit", command->limit, "look at so many requests from the beginning")
+      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
   verb->add_option("--picture", command->picture, "draw an SVG file");
   verb->add_flag("--force", command->force, "replace the picture's file");
   verb->add_flag("--json", command->json, kJsonHelp);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -79,6 +80,7 @@ Result<std::unique_ptr<FileDevice>> FileDevice::Open(IoUringLoop& loop, const st
   std::unique_ptr<FileDevice> device(new FileDevice(loop, path, options));
   EPLOG_TRY(device->OpenAndLock());
   EPLOG_TRY(device->FindGeometry());
+  EPLOG_TRY(device->CheckSizeLimit());
   return device;
 }
 
@@ -144,6 +146,19 @@ Status FileDevice::FindBlockGeometry() {
   }
   capabilities_.discard = !options_.read_only && DiscardLimit(file.st_rdev) != 0;
   return OkStatus();
+}
+
+// Else the writes to its end would fail one day, and the device with them.
+Status FileDevice::CheckSizeLimit() const {
+  rlimit limit{};
+  if (block_device_ || options_.read_only || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+      limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size_bytes_) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kUnsupported,
+              path_ + " has " + std::to_string(size_bytes_ >> 10) +
+                  " KiB, and this process may write files up to " +
+                  std::to_string(limit.rlim_cur >> 10) + " KiB only (ulimit -f): raise that");
 }
 
 Status FileDevice::FindFileGeometry() {

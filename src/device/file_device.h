@@ -63,6 +63,7 @@ class FileDevice final : public Device {
   Status FindGeometry();
   Status FindBlockGeometry();
   Status FindFileGeometry();
+  [[nodiscard]] Status CheckSizeLimit() const;
   // Whether a direct read with this alignment is accepted.
   [[nodiscard]] bool DirectReadWorks(uint32_t alignment_bytes) const;
   void GoBuffered();

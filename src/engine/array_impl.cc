@@ -89,7 +89,8 @@ Task<Status> ArrayImpl::Start() {
 Task<Status> ArrayImpl::RecoverAndRun() {
   const uint64_t start = core_.loop.NowUs();
   const bool writing = !core_.options.read_only;
-  Status status;
+  Status status = WriteBuffer::Check(core_, core_.options.buffers);
+  EPLOG_CO_TRY(status);
   if (writing) {
     // I8: a killed process leaves unflushed writes that reads would take for durable.
     Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());

@@ -72,7 +72,11 @@ class ArrayImpl final : public Array {
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
   Task<Result<ChangePlan>> Plan(Change change) override;
-  void SetBuffers(const BufferSizes& sizes) override { buffer_.SetSizes(sizes); }
+  Status SetBuffers(const BufferSizes& sizes) override {
+    EPLOG_TRY(WriteBuffer::Check(core_, sizes));
+    buffer_.SetSizes(sizes);
+    return OkStatus();
+  }
   void SetRebuildPace(const RebuildPace& pace) override { rebuilder_.SetPace(pace); }
 
  private:

@@ -171,6 +171,15 @@ Task<Status> LoadRun(Core& core, const RunDescriptor& run, StateLoader& loader) 
   co_return status;
 }
 
+// As every checkpoint leaves it (Checkpointer::TakeIncremental): what counts, from the full run to
+// the root, and behind it room for a full one of the greatest length.
+bool FullOneFitsBehind(const Geometry& geometry, const CheckpointRoot& root, uint64_t root_block) {
+  const uint64_t area = geometry.metadata_blocks;
+  const uint64_t first = root.runs.back().first_block;
+  const uint64_t used = first < area ? (root_block + area - first) % area + 1 : area;
+  return used + geometry.max_checkpoint_blocks() <= area;
+}
+
 }  // namespace
 
 Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer) {
@@ -187,7 +196,12 @@ Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer) {
   if (Crc32c(bytes) != pointer.root_crc) {
     co_return WrongCrc();
   }
-  co_return DecodeRoot(bytes);
+  Result<CheckpointRoot> root = DecodeRoot(bytes);
+  if (root.ok() && !FullOneFitsBehind(core.geometry, *root, pointer.root_block)) {
+    co_return Fail(ErrorCode::kCorrupt,
+                   "the newest checkpoint is damaged: its runs do not lie as they were written");
+  }
+  co_return root;
 }
 
 Task<Status> LoadRuns(Core& core, const CheckpointRoot& root, State& state) {
@@ -201,7 +215,7 @@ Task<Status> LoadRuns(Core& core, const CheckpointRoot& root, State& state) {
     Status status = co_await run;
     EPLOG_CO_TRY(status);
   }
-  Status loaded = loader.Finish();
+  Status loaded = loader.Finish(root.sequence, root.place);
   EPLOG_CO_TRY(loaded);
   state.volumes.set_next_id(std::max(root.next_volume_id, state.volumes.next_id()));
   co_return OkStatus();

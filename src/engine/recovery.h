@@ -101,7 +101,7 @@ class Recovery {
 
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
   Task<Status> CheckDamage();
-  void TakeSpace();
+  Status TakeSpace();
 
   Task<Status> WriteMends();
   [[nodiscard]] bool RoomForFirstEntry() const;

@@ -9,6 +9,7 @@
 #include "engine/checkpoint_loader.h"
 #include "engine/recovery.h"
 #include "engine/traffic.h"
+#include "metadata/entry_check.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -49,8 +50,9 @@ Task<Status> Recovery::AnalyseAll() {
   Task<Status> damage = CheckDamage();
   status = co_await damage;
   EPLOG_CO_TRY(status);
-  TakeSpace();
-  co_return OkStatus();
+  status = CheckState(*core_.state, checkpoint_.place, position_.place);
+  EPLOG_CO_TRY(status);
+  co_return TakeSpace();
 }
 
 // What an older root or entry says of a replaced SSD is of the one before it.
@@ -270,24 +272,34 @@ void Recovery::MendInRam() {
   mends_.clear();
 }
 
-void Recovery::TakeSpace() {
+Status Recovery::TakeSpace() {
   // What was written together lies together: most slots continue a run.
   struct SlotRun {
     uint32_t first = 0;
     uint32_t end = 0;
   };
   std::array<SlotRun, kMaxSsds> runs{};
-  core_.state->ForEachSlot([this, &runs](DeviceIndex ssd, SlotIndex slot) {
+  Status status;
+  const auto take = [this, &status](DeviceIndex ssd, const SlotRun& run) {
+    if (!core_.space.TryMarkUsed(ssd, SlotIndex(run.first), run.end - run.first)) {
+      status = Fail(ErrorCode::kCorrupt,
+                    "the log or the checkpoint is damaged: a slot of " +
+                        core_.geometry.DeviceName(ssd) + " from " + std::to_string(run.first) +
+                        " to " + std::to_string(run.end - 1) + " is in use twice");
+    }
+  };
+  core_.state->ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {
     SlotRun& run = runs[ssd.value];
     if (slot.value != run.end) {
-      core_.space.MarkUsed(ssd, SlotIndex(run.first), run.end - run.first);
+      take(ssd, run);
       run.first = slot.value;
     }
     run.end = slot.value + 1;
   });
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-    core_.space.MarkUsed(DeviceIndex(i), SlotIndex(runs[i].first), runs[i].end - runs[i].first);
+    take(DeviceIndex(i), runs[i]);
   }
+  EPLOG_TRY(status);
   for (const FoundBlock& block : ring_blocks_) {
     const bool needed =
         std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {
@@ -296,6 +308,7 @@ void Recovery::TakeSpace() {
         });
     core_.rings.NoteBlock(block.ssd, block.number, block.last_sequence, needed);
   }
+  return OkStatus();
 }
 
 }  // namespace eplog

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "engine/recovery.h"
+#include "metadata/entry_check.h"
 
 namespace eplog {
 namespace {
@@ -60,6 +61,8 @@ Task<Status> Recovery::Replay() {
       Status status = co_await noting;
       EPLOG_CO_TRY(status);
     }
+    Status possible = CheckEntry(*core_.state, entry);
+    EPLOG_CO_TRY(possible);
     core_.state->Apply(entry, ignored, core_.broken(), dropped);
     ignored.freed.clear();
     ignored.kept.clear();

@@ -23,14 +23,31 @@ uint64_t WriteBuffer::MostChunks() const {
          Appender::kMaxInFlight * uint64_t{g.n};
 }
 
+Status WriteBuffer::Check(const Core& core, const BufferSizes& sizes) {
+  const Geometry& g = core.geometry;
+  if (sizes.device_chunks > g.slots || sizes.stripes > g.stripes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "buffers of " + std::to_string(sizes.device_chunks) + " chunks an SSD and " +
+                    std::to_string(sizes.stripes) + " stripes are larger than the array: it has " +
+                    std::to_string(g.slots) + " slots an SSD and " + std::to_string(g.stripes) +
+                    " stripes");
+  }
+  const uint64_t chunks = uint64_t{g.n} * sizes.device_chunks + uint64_t{g.k()} * sizes.stripes;
+  const uint64_t bytes = chunks * g.chunk_bytes;
+  const uint64_t most = core.options.max_buffer_bytes;
+  if (most != 0 && bytes > most) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "buffers of " + std::to_string(sizes.device_chunks) + " chunks an SSD and " +
+                    std::to_string(sizes.stripes) + " stripes would hold up to " +
+                    std::to_string(DivideUp(bytes, 1 << 20)) +
+                    " MiB in memory, of which they may take " + std::to_string(most >> 20) +
+                    " MiB");
+  }
+  return OkStatus();
+}
+
 void WriteBuffer::SetSizes(const BufferSizes& sizes) {
   sizes_ = sizes;
-  // Taken from the system once, then the pool has them.
-  std::vector<Buffer> all;
-  for (uint64_t i = chunks_.held(); sizes_.any() && i < MostChunks(); ++i) {
-    all.push_back(core_.pool.GetZeroed(core_.geometry.chunk_bytes));
-  }
-  all.clear();
   while (chunks_.FreshStripes().size() > sizes_.stripes) {
     DrainOldestStripe();
   }

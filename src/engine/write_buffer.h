@@ -36,7 +36,9 @@ class WriteBuffer {
         aging_(core.loop),
         ended_(core.loop) {}
 
-  // Starts the task that drains what is old; reserves the RAM. Sizes are those of the options.
+  // Sizes beyond what the array or the RAM has: refused, in a line that says what fits.
+  [[nodiscard]] static Status Check(const Core& core, const BufferSizes& sizes);
+  // Starts the task that drains what is old. Sizes are those of the options, which were checked.
   void Open();
   // Drains everything and ends that task.
   Task<void> Close();

@@ -2,6 +2,7 @@
 // counts.
 #include "format/checkpoint.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
@@ -154,6 +155,9 @@ Result<CheckpointRoot> DecodeRoot(std::span<const std::byte> in) {
     EPLOG_TRY(run);
     root.runs.push_back(*run);
     in = in.subspan(sizeof(wire::RunBytes));
+  }
+  if (std::max({root.sequence, root.place, root.epoch.number}) >= wire::kMostNumber) {
+    return WrongRoot("a number that none is counted up to");
   }
   // Without a full run at the end there is nothing that the newer ones could change.
   if (root.runs.empty() || !root.runs.back().full || root.next_volume_id == 0) {

@@ -284,6 +284,9 @@ class RecordReader {
 };
 
 Status CheckFixed(const EntryHeader& header) {
+  if (std::max({header.sequence, header.place, header.epoch.number}) >= wire::kMostNumber) {
+    return Fail(ErrorCode::kCorrupt, "log entry with a number that none is counted up to");
+  }
   const bool ordered = header.mark < header.sequence;
   const bool follows =
       !header.first_of_epoch || (header.follows_sequence < header.sequence &&

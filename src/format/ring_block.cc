@@ -85,6 +85,9 @@ Result<RingBlockHead> DecodeRingBlockHead(std::span<const std::byte> in, const U
   if (wire::CrcAround(in, offsetof(wire::RingBytes, crc)) != head.crc) {
     return Wrong("wrong CRC");
   }
+  if (head.number >= wire::kMostNumber) {
+    return Wrong("a number that none is counted up to");
+  }
   if (head.ssd != ssd.value || head.ssd >= geometry.n) {
     return Wrong("belongs to another SSD");
   }

@@ -18,6 +18,10 @@
 
 namespace eplog::wire {
 
+// Sequences, places, and numbers of epochs, generations and ring blocks are counted up from the
+// first; none comes near this, and what follows on one below it does not overflow.
+inline constexpr uint64_t kMostNumber = uint64_t{1} << 62;
+
 // ---- superblock
 inline constexpr std::array<char, 8> kSuperblockMagic = {'E', 'P', 'L', 'O', 'G', 'S', 'B', '1'};
 inline constexpr size_t kNameBytes = 64;

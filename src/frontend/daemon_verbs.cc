@@ -260,7 +260,8 @@ Task<Result<Json>> DaemonVerbs::SetBuffers(Json request, ProgressSink /*progress
     co_return Fail(ErrorCode::kInvalidArgument, "device_chunks and stripes are numbers up to " +
                                                     std::to_string(kMaxBufferChunks));
   }
-  array_.SetBuffers({.device_chunks = *chunks, .stripes = *stripes});
+  Status set = array_.SetBuffers({.device_chunks = *chunks, .stripes = *stripes});
+  EPLOG_CO_TRY(set);
   co_return Json();
 }
 

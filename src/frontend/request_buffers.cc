@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/out_of_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -34,7 +35,9 @@ void RequestBuffer::Touched(size_t payload_bytes) {
 RequestBuffers::RequestBuffers(uint32_t slots) : slots_(slots), fat_(slots, false) {
   void* memory = ::mmap(nullptr, slots * kStride, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  EPLOG_CHECK(memory != MAP_FAILED, "no address space for request buffers");
+  if (memory == MAP_FAILED) {
+    OutOfMemory("requests to come", slots * kStride);
+  }
   memory_ = static_cast<std::byte*>(memory);
   free_.reserve(slots);
   for (uint32_t slot = slots; slot-- > 0;) {

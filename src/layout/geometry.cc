@@ -66,8 +66,7 @@ Geometry LayOut(const GeometryRequest& request, uint32_t slots) {
                      ? (request.log_bytes - kSuperblockAreaBytes) / kBlockBytes
                      : 0;
   g.metadata_offset_bytes = kSuperblockAreaBytes;
-  // Two full checkpoints, and half of one for incremental ones in between.
-  g.metadata_blocks = 2 * g.max_checkpoint_blocks() + g.max_checkpoint_blocks() / 2;
+  g.metadata_blocks = g.MetadataBlocks(g.PlannedVolumes());
   g.ring_offset_bytes = g.metadata_offset_bytes + g.metadata_blocks * kBlockBytes;
   g.ring_blocks = ChooseRingBlocks(request, slots);
   g.slots_offset_bytes =
@@ -124,11 +123,40 @@ uint32_t Geometry::commit_width() const {
       std::clamp<uint64_t>(std::min<uint64_t>(reserve_slots() / 2, fit), 1, kMaxCommitWidth));
 }
 
+uint32_t Geometry::LeastVolumes() const {
+  return std::clamp<uint32_t>(extents(), 16, 1024);
+}
+
+uint32_t Geometry::PlannedVolumes() const {
+  return std::max(LeastVolumes(), std::min(stripes / 64, kMaxVolumes));
+}
+
+// The area says how many it was laid out for.
 uint32_t Geometry::max_volumes() const {
-  return std::clamp<uint32_t>(extents(), 16, kMaxVolumes);
+  uint32_t low = LeastVolumes();
+  uint32_t high = PlannedVolumes();
+  while (low < high) {
+    const uint32_t middle = low + (high - low + 1) / 2;
+    if (MetadataBlocks(middle) <= metadata_blocks) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// Two full checkpoints, and half of one for incremental ones in between.
+uint64_t Geometry::MetadataBlocks(uint32_t volumes) const {
+  const uint64_t full = CheckpointBlocks(volumes);
+  return 2 * full + full / 2;
 }
 
 uint64_t Geometry::max_checkpoint_blocks() const {
+  return CheckpointBlocks(max_volumes());
+}
+
+uint64_t Geometry::CheckpointBlocks(uint32_t volumes) const {
   // Rows: slot word and CRC uncoded, and a few bytes of framing for each SSD of each group.
   const uint64_t rows = uint64_t{row_groups()} * (kRowGroupStripes * n * 8 + n * 4 + 16);
   // Live log stripes: bounded by the log, and by the pending chunks, of which each holds at least
@@ -139,8 +167,8 @@ uint64_t Geometry::max_checkpoint_blocks() const {
   const uint64_t logs = members * 16 + log_stripes * 40;
   // As if an extent were small wherever it might be: a bound that never falls when the array grows.
   const uint64_t most_extents = std::max(extents(), std::min(stripes, kMostSmallExtents));
-  const uint64_t volumes = uint64_t{max_volumes()} * 256 + most_extents * 16;
-  const uint64_t payload = rows + logs + volumes + kBlockBytes;
+  const uint64_t named = uint64_t{volumes} * 256 + most_extents * 16;
+  const uint64_t payload = rows + logs + named + kBlockBytes;
   // Each block carries at least 3,968 bytes of payload; one block for the root, one of rounding.
   return DivideUp(payload, 3968) + 2;
 }

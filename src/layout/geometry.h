@@ -27,7 +27,7 @@ inline constexpr uint64_t kSlotsAlignment = uint64_t{1} << 20;
 inline constexpr uint32_t kMinReserveSlots = 16;
 inline constexpr uint64_t kMinRingBlocks = 16;
 inline constexpr uint64_t kMinLogBlocks = 64;
-inline constexpr uint32_t kMaxVolumes = 1024;
+inline constexpr uint32_t kMaxVolumes = 65'536;
 inline constexpr uint32_t kRowGroupStripes = 64;  // unit in which rows are checkpointed
 
 struct Geometry {
@@ -62,6 +62,8 @@ struct Geometry {
   // Stripes in commit at once; as many slots on each SSD are closed to foreground writes (section
   // 5).
   [[nodiscard]] uint32_t commit_width() const;
+  // What the metadata area has room for: those being deleted count, too. A volume for each 64
+  // stripes, kMaxVolumes at most; arrays that were laid out when there were fewer keep their limit.
   [[nodiscard]] uint32_t max_volumes() const;
   // Upper bound of one full checkpoint, in blocks, whatever the array holds.
   [[nodiscard]] uint64_t max_checkpoint_blocks() const;
@@ -144,6 +146,14 @@ struct Geometry {
     const uint32_t turn = stripe.value % n;
     return k() >= turn ? k() - turn : k() + n - turn;
   }
+
+  // The metadata area for so many volumes, and what one full checkpoint takes of it.
+  [[nodiscard]] uint64_t MetadataBlocks(uint32_t volumes) const;
+  [[nodiscard]] uint64_t CheckpointBlocks(uint32_t volumes) const;
+  // The most volumes that an array of so many stripes is laid out for, and the fewest that any can
+  // hold.
+  [[nodiscard]] uint32_t PlannedVolumes() const;
+  [[nodiscard]] uint32_t LeastVolumes() const;
 
   // Sanity of a geometry read from a disk: every rule that PlanGeometry keeps. kCorrupt if broken.
   [[nodiscard]] Status Validate() const;

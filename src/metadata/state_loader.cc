@@ -82,7 +82,8 @@ bool StateLoader::AddVolumes() {
   VolumeTable& table = state_.volumes;
   for (const auto& [id, item] : volumes_) {
     const std::string name = item.deleting ? "/" + std::to_string(id) : item.name;
-    if (table.FindByName(name) != nullptr) {
+    const bool taken = item.deleting ? false : name.find('/') != std::string::npos;
+    if (taken || table.FindByName(name) != nullptr) {
       return false;
     }
     table.Create(item.id, name, item.size_bytes);
@@ -106,13 +107,16 @@ bool StateLoader::AddExtents() {
   return true;
 }
 
-Status StateLoader::Finish() {
+Status StateLoader::Finish(uint64_t sequence, uint64_t place) {
   // In the order of the log; what changed while the checkpoint was written stands out of it.
   std::stable_sort(pendings_.begin(), pendings_.end(), [](const Pending& a, const Pending& b) {
     return std::pair(a.sequence, a.place) < std::pair(b.sequence, b.place);
   });
+  uint64_t last = 0;
   for (const Pending& item : pendings_) {
-    consistent_ = consistent_ && AddPending(item);
+    consistent_ = consistent_ && item.sequence <= sequence && item.place < place &&
+                  item.place >= last && AddPending(item);
+    last = item.place;
   }
   consistent_ = consistent_ && AddVolumes() && AddExtents();
   for (const auto& [id, item] : volumes_) {

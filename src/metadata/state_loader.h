@@ -18,7 +18,8 @@ class StateLoader final : public RunVisitor {
   explicit StateLoader(State& state);
   // `newest`: what older ones say is pending is void.
   void BeginRun(bool newest) { newest_ = newest; }
-  Status Finish();
+  // `sequence` and `place`: those at which the root says that the log goes on.
+  Status Finish(uint64_t sequence = UINT64_MAX, uint64_t place = UINT64_MAX);
 
   void RowGroup(uint32_t group, std::span<const RowWord> words) override;
   void Row(StripeIndex stripe, std::span<const RowWord> words) override;

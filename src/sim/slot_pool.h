@@ -15,7 +15,8 @@ class SlotPool {
  public:
   // `slot_bytes`: a power of two from 16 to 4096.
   explicit SlotPool(uint32_t slot_bytes)
-      : slot_bytes_(slot_bytes), slots_per_segment_(kSegmentBytes / slot_bytes) {}
+      : slot_bytes_(slot_bytes),
+        slots_per_segment_(static_cast<uint32_t>(kSegmentBytes / slot_bytes)) {}
 
   // A piece with undefined content.
   uint32_t Take() {

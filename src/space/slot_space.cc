@@ -19,11 +19,18 @@ SlotSpace::SlotSpace(const Geometry& geometry) : geometry_(geometry), ssds_(geom
 }
 
 void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count) {
+  const bool free = TryMarkUsed(ssd, first, count);
+  EPLOG_CHECK(free, "I1: a slot is referenced twice");
+}
+
+bool SlotSpace::TryMarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count) {
   Ssd& space = ssds_[ssd.value];
   for (uint32_t at = first.value; at < first.value + count;) {
     const uint32_t bits = std::min(64 - at % 64, first.value + count - at);
     const uint64_t mask = (bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1) << at % 64;
-    EPLOG_CHECK((space.used[at / 64] & mask) == 0, "I1: a slot is referenced twice");
+    if ((space.used[at / 64] & mask) != 0) {
+      return false;
+    }
     space.used[at / 64] |= mask;
     at += bits;
   }
@@ -31,6 +38,7 @@ void SlotSpace::MarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count) {
   for (uint32_t at = first.value; !space.freed.empty() && at < first.value + count; ++at) {
     Forget(space, SlotIndex(at));
   }
+  return true;
 }
 
 void SlotSpace::NoteFreed() {

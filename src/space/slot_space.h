@@ -26,7 +26,9 @@ class SlotSpace {
   // Claim the lowest free slot instead of the next one (tests: reuse comes at once).
   void set_lowest_first(bool lowest) { lowest_first_ = lowest; }
 
-  // While loading: these slots, side by side, are in use.
+  // While loading: these slots, side by side, are in use. False if one of them is already: what was
+  // loaded contradicts itself.
+  [[nodiscard]] bool TryMarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count);
   void MarkUsed(DeviceIndex ssd, SlotIndex first, uint32_t count);
   void MarkUsed(DeviceIndex ssd, SlotIndex slot) { MarkUsed(ssd, slot, 1); }
 

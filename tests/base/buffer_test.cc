@@ -1,9 +1,14 @@
 #include "base/buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
 
 namespace eplog {
 namespace {
@@ -132,6 +137,80 @@ TEST(BufferDeathTest, NoBufferOutlivesItsPool) {
       },
       "outlives its pool");
 }
+
+#ifndef __SANITIZE_ADDRESS__  // each stands alone there
+TEST(BufferPool, TakesHardlyMoreThanIsInUse) {
+  for (const size_t size : {4096UL, 8192UL, 16384UL, 65536UL}) {
+    BufferPool pool;
+    std::vector<Buffer> held;
+    while (held.size() * size < size_t{64} << 20) {
+      held.push_back(pool.Get(size));
+    }
+    EXPECT_LE(pool.memory_bytes(), held.size() * size * 11 / 10) << size;
+  }
+}
+
+TEST(BufferPool, GivesBackWhatIsBeyondItsKeep) {
+  BufferPool pool(size_t{8} << 20);
+  std::vector<Buffer> held;
+  for (int i = 0; i < 16384; ++i) {  // 64 MiB
+    held.push_back(pool.Get(4096));
+    std::memset(held.back().data(), i, 4096);
+  }
+  const size_t most = pool.memory_bytes();
+  for (size_t i = 0; i < held.size(); i += 2) {
+    held[i] = Buffer();
+  }
+  EXPECT_EQ(pool.memory_bytes(), most) << "something of each piece is in use";
+  for (size_t i = 1; i < held.size(); i += 2) {
+    ASSERT_EQ(held[i].data()[4095], static_cast<std::byte>(i));
+  }
+  for (Buffer& buffer : held) {
+    buffer = Buffer();
+  }
+  EXPECT_LE(pool.memory_bytes(), size_t{9} << 20);
+  held.clear();
+  for (int i = 0; i < 1000; ++i) {
+    held.push_back(pool.Get(4096));
+  }
+  EXPECT_LE(pool.memory_bytes(), size_t{9} << 20) << "what is kept is used again";
+}
+
+TEST(BufferPool, SizesDoNotMixAndNothingOverlaps) {
+  BufferPool pool(size_t{1} << 20);
+  Random random(1);
+  std::vector<std::pair<Buffer, uint8_t>> held;
+  for (int i = 0; i < 20000; ++i) {
+    if (!held.empty() && random.OneIn(2)) {
+      std::swap(held[random.Below(held.size())], held.back());
+      const auto& [buffer, fill] = held.back();
+      ASSERT_TRUE(std::ranges::all_of(buffer.span(),
+                                      [f = fill](std::byte b) { return b == std::byte{f}; }));
+      held.pop_back();
+    } else {
+      const auto fill = static_cast<uint8_t>(random.Next());
+      held.emplace_back(pool.Get(4096 * random.Between(1, 20)), fill);
+      std::memset(held.back().first.data(), fill, held.back().first.size());
+    }
+  }
+}
+#endif
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
+TEST(BufferPool, OutOfMemoryIsSaidInOneLine) {
+  EXPECT_EXIT(
+      {
+        const rlimit limit = {uint64_t{2} << 30, uint64_t{2} << 30};
+        ::setrlimit(RLIMIT_AS, &limit);
+        BufferPool pool;
+        std::vector<Buffer> held;
+        for (int i = 0; i < 4096; ++i) {
+          held.push_back(pool.Get(size_t{1} << 20));
+        }
+      },
+      ::testing::ExitedWithCode(1), "^eplog: out of memory for buffers, .*ulimit -v.*\n$");
+}
+#endif
 
 }  // namespace
 }  // namespace eplog

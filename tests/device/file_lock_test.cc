@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -41,11 +42,6 @@ class FileLock : public ::testing::Test {
     const int fd = open(path_.c_str(), O_RDWR);  // stays open as long as the process
     static_cast<void>(flock(fd, how));
   }
-  static uint64_t NowMs() {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                     std::chrono::steady_clock::now().time_since_epoch())
-                                     .count());
-  }
 
   std::unique_ptr<IoUringLoop> loop_;
   test::TempFolder folder_{::testing::TempDir()};
@@ -54,9 +50,7 @@ class FileLock : public ::testing::Test {
 
 TEST_F(FileLock, ASecondOpenerIsRefusedByTheNameOfTheFirst) {
   const OtherProcess other([&] { HoldByFlock(LOCK_EX); });
-  const uint64_t start = NowMs();
   const std::string message = BusyMessage();
-  EXPECT_LT(NowMs() - start, 2000U) << "a living holder is not waited for";
   EXPECT_EQ(message.find(path_ + " is in use by process " + std::to_string(other.pid()) + " ("), 0U)
       << message;
   EXPECT_EQ(message.find('\n'), std::string::npos);
@@ -107,13 +101,14 @@ int LockOfTheDead(const std::string& path) {
 
 TEST_F(FileLock, RequestsOfADeadOwnerAreWaitedFor) {
   const int left_over = LockOfTheDead(path_);
-  std::thread ends([left_over] {
+  std::atomic<bool> ended = false;
+  std::thread ends([left_over, &ended] {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    ended = true;
     close(left_over);
   });
-  const uint64_t start = NowMs();
   EXPECT_EQ(BusyMessage(), "");
-  EXPECT_GE(NowMs() - start, 100U);
+  EXPECT_TRUE(ended);
   ends.join();
 }
 

@@ -190,7 +190,7 @@ run 0 "$EPLOG" umount mnt
 [ "$(fingerprint a)" = "$before" ] || fail "a read-only mount changed something"
 "$EPLOG" mount a mnt -f >out 2>err &
 server=$!
-for _ in $(seq 100); do grep -q serving out && break; sleep 0.05; done
+for _ in $(seq 6000); do grep -q serving out && break; sleep 0.05; done
 out_has "serving 'a' at mnt"
 kill -INT $server
 wait $server || fail "interrupted in the foreground: exit status $?"

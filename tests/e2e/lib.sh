@@ -70,7 +70,7 @@ make_work() {
 }
 
 # bounded SECONDS COMMAND...: like timeout, but a command that hangs in the kernel does not hang the test: then the FUSE
-# connection is cut, which ends every request on it with an error.
+# connection is cut, which ends every request on it with an error. A limit against hanging, and generous: machines are busy.
 bounded() {
   local seconds=$1 tries
   shift
@@ -113,7 +113,7 @@ create_array() {  # OPTION...
 start_daemon() {  # OPTION...; a refusal leaves its reason in $WORK/mount.err
   local status=0
   # Bounded: opening may never hang. The pipes are closed for the daemon, which outlives this.
-  bounded 120 "$EPLOG" mount "$ARRAY" "$MNT" "$@" >"$WORK/mount.out" 2>"$WORK/mount.err" || status=$?
+  bounded 1200 "$EPLOG" mount "$ARRAY" "$MNT" "$@" >"$WORK/mount.out" 2>"$WORK/mount.err" || status=$?
   [ $status -eq 0 ] || return $status
   DAEMON=$("$EPLOG" status "$ARRAY" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
   CONNECTION=$(awk -v at="$MNT" '$5 == at { sub(/.*:/, "", $3); print $3 }' /proc/self/mountinfo | tail -n 1)
@@ -134,7 +134,7 @@ check_array() {
 kill_daemon() {
   kill -9 "$DAEMON" || die "the daemon was dead before it was killed"
   local tries
-  for ((tries = 0; tries < 300; ++tries)); do
+  for ((tries = 0; tries < 3000; ++tries)); do
     alive "$DAEMON" || break
     sleep 0.1
   done
@@ -177,9 +177,9 @@ detach_loop() {
 }
 
 detach_loop_alone() {
-  bounded 60 losetup -d "$LOOP" 2>/dev/null || true
+  bounded 600 losetup -d "$LOOP" 2>/dev/null || true
   local tries
-  for ((tries = 0; tries < 100; ++tries)); do  # the kernel lets go when the last user is gone
+  for ((tries = 0; tries < 1000; ++tries)); do  # the kernel lets go when the last user is gone
     losetup "$LOOP" >/dev/null 2>&1 || break
     sleep 0.1
   done
@@ -197,7 +197,7 @@ put_load() {
 # Until the load has got something done that counts: the file has more than so many lines.
 wait_for_work() {  # FILE LINES
   local tries
-  for ((tries = 0; tries < 600; ++tries)); do
+  for ((tries = 0; tries < 6000; ++tries)); do
     [ "$(wc -l <"$1")" -le "$2" ] || return 0
     sleep 0.1
   done
@@ -211,7 +211,7 @@ stop_load() {
     kill -9 "$process" 2>/dev/null || true
   done
   for process in "${LOAD[@]}"; do
-    bounded 60 tail --pid="$process" -s 0.1 -f /dev/null || die "a process under load does not end"
+    bounded 600 tail --pid="$process" -s 0.1 -f /dev/null || die "a process under load does not end"
   done
   LOAD=()
 }
@@ -223,7 +223,7 @@ crash() {
   kill_daemon
   cut_connection
   stop_load
-  bounded 60 umount "$FS" 2>/dev/null || umount -l "$FS" 2>/dev/null || true
+  bounded 600 umount "$FS" 2>/dev/null || umount -l "$FS" 2>/dev/null || true
   detach_loop
   umount -l "$MNT" 2>/dev/null || true
   CONNECTION=
@@ -236,16 +236,16 @@ boot() {  # VOLUME OPTION...
   shift
   start_daemon "$@" || lost "the array does not mount: $(cat "$WORK/mount.err")"
   attach_loop "$volume"
-  bounded 120 mount "$LOOP" "$FS" 2>"$WORK/fs.err" || lost "the file system does not mount: $(cat "$WORK/fs.err")"
-  bounded 120 umount "$FS" || die "umount of the file system"
+  bounded 1200 mount "$LOOP" "$FS" 2>"$WORK/fs.err" || lost "the file system does not mount: $(cat "$WORK/fs.err")"
+  bounded 1200 umount "$FS" || die "umount of the file system"
   local status=0
   e2fsck -fn "$LOOP" >"$WORK/fsck.out" 2>&1 || status=$?
   [ $status -eq 0 ] || lost "e2fsck, exit status $status: $(head -c 2000 "$WORK/fsck.out")"
-  bounded 120 mount "$LOOP" "$FS" || die "second mount of the file system"
+  bounded 1200 mount "$LOOP" "$FS" || die "second mount of the file system"
 }
 
 shut_down() {
-  ! mountpoint -q "$FS" || bounded 120 umount "$FS" || die "umount of the file system"
+  ! mountpoint -q "$FS" || bounded 1200 umount "$FS" || die "umount of the file system"
   detach_loop
   stop_daemon
 }
@@ -273,11 +273,11 @@ put_away() {
   done
   if mountpoint -q "$FS"; then
     # A daemon that still answers lets the file system go cleanly.
-    bounded 30 umount "$FS" 2>/dev/null || { cut_connection; umount -l "$FS" 2>/dev/null; }
+    bounded 300 umount "$FS" 2>/dev/null || { cut_connection; umount -l "$FS" 2>/dev/null; }
   fi
-  [ -n "$LOOP" ] && bounded 30 losetup -d "$LOOP" 2>/dev/null
+  [ -n "$LOOP" ] && bounded 300 losetup -d "$LOOP" 2>/dev/null
   if mountpoint -q "$MNT" 2>/dev/null || [ -n "$DAEMON" ]; then
-    bounded 60 "$EPLOG" umount "$MNT" >/dev/null 2>&1
+    bounded 600 "$EPLOG" umount "$MNT" >/dev/null 2>&1
     [ -n "$DAEMON" ] && alive "$DAEMON" && kill -9 "$DAEMON" 2>/dev/null
     cut_connection
     umount -l "$MNT" 2>/dev/null

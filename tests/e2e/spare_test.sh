@@ -32,7 +32,7 @@ print(($1))"
 }
 wait_for() {  # EXPRESSION: until it is True
   local tries
-  for ((tries = 0; tries < 300; ++tries)); do
+  for ((tries = 0; tries < 3000; ++tries)); do
     [ "$(status_value "$1")" = True ] && return 0
     sleep 0.1
   done
@@ -138,7 +138,7 @@ verify
 say "== none is left"
 eplog fail "$ARRAY" ssd0
 wait_for "v['ssd0']['state'] == 'failed'"
-for ((tries = 0; tries < 50; ++tries)); do
+for ((tries = 0; tries < 3000; ++tries)); do
   [ "$(told no_spare ssd0)" -gt 0 ] && break
   sleep 0.1
 done

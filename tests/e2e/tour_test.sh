@@ -23,7 +23,7 @@ MNT=$WORK/empty/mnt  # for the end: whatever the tour leaves mounted is taken do
 cd "$WORK/empty" || die "no directory to work in"
 status=0
 # From a pipe the commands that read standard input would eat the tour, and the prompt of set -x shows where it is.
-PATH=$WORK/bin:$PATH timeout 300 bash -eux -o pipefail "$WORK/tour.sh" </dev/null 2>&1 || status=$?
+PATH=$WORK/bin:$PATH timeout 3600 bash -eux -o pipefail "$WORK/tour.sh" </dev/null 2>&1 || status=$?
 cd / || exit 1
 [ $status -eq 0 ] || die "the tour stops with exit status $status"
 say "the tour runs as it is written"

@@ -33,6 +33,7 @@ struct ArrayShape {
   uint32_t reserve_percent = 10;
   uint32_t headers_a_ring_block = 0;  // at most; 0 = as many as fit
   BufferSizes buffers;
+  uint64_t max_buffer_bytes = 0;
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
   EventSink on_event;
@@ -95,6 +96,7 @@ class TestArray {
     options.entropy = ++lives_;
     options.auto_commit = shape_.auto_commit;
     options.buffers = shape_.buffers;
+    options.max_buffer_bytes = shape_.max_buffer_bytes;
     options.commit = shape_.commit;
     options.checkpoint = shape_.checkpoint;
     options.read_only = read_only;
@@ -122,6 +124,7 @@ class TestArray {
     EXPECT_TRUE(slept.ok());
   }
   // For the next opening.
+  ArrayShape& shape() { return shape_; }
   EngineHooks& hooks() { return hooks_; }
   CountingDevice& counter(uint32_t index) { return *counting_[index]; }
   DelayDevice& delayed(uint32_t index) { return *delayed_[index]; }

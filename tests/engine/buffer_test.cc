@@ -1,7 +1,10 @@
 // Buffers: what they absorb, what a flush drains, how long anything stays, and that reads see it.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "tests/engine/array_fixture.h"
 
@@ -99,14 +102,14 @@ TEST_F(BufferTest, SizesChangeWhileRunning) {
   Make(Shape(0));
   Update(volume_, 0);
   uint64_t members = Now().log_stripe_members;
-  test_->array->SetBuffers({.device_chunks = 32, .stripes = 0});
+  ASSERT_TRUE(test_->array->SetBuffers({.device_chunks = 32, .stripes = 0}).ok());
   for (uint64_t chunk = 0; chunk < 100; chunk += 3) {
     Update(volume_, chunk);
   }
   EXPECT_EQ(Now().log_stripe_members, members);
-  test_->array->SetBuffers({.device_chunks = 4, .stripes = 0});
+  ASSERT_TRUE(test_->array->SetBuffers({.device_chunks = 4, .stripes = 0}).ok());
   members = Now().log_stripe_members;
-  test_->array->SetBuffers({});
+  ASSERT_TRUE(test_->array->SetBuffers({}).ok());
   ASSERT_TRUE(RunTask(test_->loop, test_->array->Flush(volume_, 0, 1)).ok());
   EXPECT_GT(Now().log_stripe_members, members);
   EXPECT_EQ(test_->array->GetStatus().pending_chunks, 34U);
@@ -277,6 +280,60 @@ TEST(BufferZipf, TrafficFallsWithTheSizeOfTheBuffers) {
   }
   EXPECT_LE(last.ssd_bytes * 100, none.ssd_bytes * 50);
   EXPECT_LE(last.log_chunk_bytes * 100, none.log_chunk_bytes * 20);
+}
+
+// A shape whose SSDs have some 16,000 slots.
+TEST(BufferSizesTest, BeyondTheArrayAreRefusedByTheFigure) {
+  TestArray test{ArrayShape()};
+  const Status chunks = test.array->SetBuffers({.device_chunks = 1U << 20, .stripes = 0});
+  ASSERT_FALSE(chunks.ok());
+  EXPECT_EQ(chunks.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(chunks.error().message.find("slots an SSD"), std::string::npos)
+      << chunks.error().message;
+  EXPECT_FALSE(test.array->SetBuffers({.device_chunks = 0, .stripes = 1U << 20}).ok());
+  EXPECT_TRUE(test.array->SetBuffers({.device_chunks = 1000, .stripes = 1000}).ok());
+}
+
+TEST(BufferSizesTest, BeyondTheMemoryThatTheyMayTakeAreRefusedByTheFigure) {
+  ArrayShape shape;
+  shape.max_buffer_bytes = uint64_t{32} << 20;
+  TestArray test(shape);
+  EXPECT_TRUE(test.array->SetBuffers({.device_chunks = 1024, .stripes = 0}).ok());  // 32 MiB
+  const Status status = test.array->SetBuffers({.device_chunks = 1025, .stripes = 0});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("33 MiB in memory, of which they may take 32 MiB"),
+            std::string::npos)
+      << status.error().message;
+}
+
+TEST(BufferSizesTest, AnOpeningRefusesThemBeforeAnythingIsWritten) {
+  ArrayShape shape;
+  TestArray test(shape);
+  ASSERT_TRUE(test.Close().ok());
+  test.shape().buffers = {.device_chunks = 1U << 20, .stripes = 0};
+  const uint64_t before = test.counter(0).counters().writes;
+  const auto opened = test.TryOpen();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(test.counter(0).counters().writes, before);
+}
+
+uint64_t ResidentBytes() {
+  std::ifstream in("/proc/self/statm");
+  uint64_t size = 0;
+  uint64_t resident = 0;
+  in >> size >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(BufferSizesTest, MemoryIsTakenAsTheyFill) {
+  TestArray test{ArrayShape()};
+  const uint64_t before = ResidentBytes();
+  ASSERT_TRUE(test.array->SetBuffers({.device_chunks = 12000, .stripes = 0}).ok());  // 375 MiB
+  const VolumeId volume = test.CreateVolume("v", 1 << 20);
+  const auto block = test.pool.GetZeroed(4096);
+  ASSERT_TRUE(test.Write(volume, 0, block.span()).ok());
+  EXPECT_LT(ResidentBytes(), before + (uint64_t{64} << 20));
 }
 
 }  // namespace

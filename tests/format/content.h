@@ -57,7 +57,7 @@ inline constexpr Uuid kArray = TestUuid(0xA0);
 
 // A number of any magnitude, so that varints of every length occur.
 inline uint64_t AnyMagnitude(Random& random) {
-  return random.Next() >> random.Below(64);
+  return random.Below(uint64_t{1} << 62) >> random.Below(62);
 }
 inline uint64_t AnyBelow(Random& random, uint64_t bound) {
   return random.OneIn(4) ? bound - 1 : AnyMagnitude(random) % bound;
@@ -277,7 +277,7 @@ inline std::vector<std::byte> AnyRingBlock(Random& random, const Geometry& g,
       headers->push_back(std::move(header));
     }
   }
-  builder.Finish(kArray, DeviceIndex(1), random.Next());
+  builder.Finish(kArray, DeviceIndex(1), AnyMagnitude(random));
   return block;
 }
 

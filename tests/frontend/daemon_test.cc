@@ -94,7 +94,7 @@ class DaemonTest : public testing::Test {
     if (child_ == 0) {
       ::_exit(RunDaemonised(true, "", [&](const ReadyFn& ready) { return Body(ready, prepare); }));
     }
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 24000; ++i) {
       if (ControlRequest(socket_, {{"verb", "status"}}).ok()) {
         return;
       }
@@ -160,7 +160,7 @@ TEST_F(DaemonTest, VerbsWork) {
     }
   }
   bool deleted = false;  // the close is told to the daemon on its own time
-  for (int i = 0; i < 100 && !deleted; ++i) {
+  for (int i = 0; i < 12000 && !deleted; ++i) {
     deleted = ControlRequest(socket_, {{"verb", "volume-delete"}, {"name", "v"}}).ok();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -88,7 +88,9 @@ TEST(FuseMount, ForcedUnmountWaitsForRequestsInFlight) {
       results[t] = ::pwrite(file.fd(), block.data(), 4096, static_cast<off_t>(t * 4096));
     });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  for (uint64_t begun = 0; begun < results.size();) {
+    mount.Do([&begun](const FakeArray& array) { begun = array.writes; });
+  }
   mount.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
   mount.WaitUntilServed();
   for (std::thread& thread : threads) {

@@ -65,7 +65,7 @@ bool Exists(const std::string& path) {
 // Closing is answered before the volume is released.
 template <typename Condition>
 void Eventually(Condition condition) {
-  for (int i = 0; i < 500 && !condition(); ++i) {
+  for (int i = 0; i < 12000 && !condition(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(condition());

@@ -231,7 +231,7 @@ Status ServedMount::Unmount() {
 }
 
 void ServedMount::WaitUntilServed() {
-  EPLOG_CHECK(served_.wait_for(std::chrono::seconds(30)) == std::future_status::ready,
+  EPLOG_CHECK(served_.wait_for(std::chrono::minutes(10)) == std::future_status::ready,
               "serving did not end");
 }
 

@@ -2,6 +2,7 @@
 // arithmetic would choke on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -138,6 +139,41 @@ TEST(Validate, WhatPassesIsInRange) {
     ASSERT_LE(g.max_volumes(), kMaxVolumes);
   }
   EXPECT_GT(passed, 100U);
+}
+
+// The metadata area says how many volumes an array was laid out for.
+TEST(Volumes, LargeArraysHoldSixtyFiveThousand) {
+  GeometryRequest r;
+  r.n = 8;
+  r.m = 2;
+  r.chunk_bytes = 4096;
+  r.ssd_bytes = uint64_t{64} << 30;
+  r.log_bytes = uint64_t{1} << 30;
+  const Geometry g = *PlanGeometry(r);
+  EXPECT_EQ(g.max_volumes(), 65536U);
+  EXPECT_GE(g.metadata_blocks, 2 * g.max_checkpoint_blocks());
+  r.ssd_bytes = uint64_t{1} << 30;
+  const uint32_t stripes = PlanGeometry(r)->stripes;
+  EXPECT_EQ(PlanGeometry(r)->max_volumes(), stripes / 64);
+}
+
+TEST(Volumes, ArraysThatWereLaidOutForFewerKeepTheirLimit) {
+  for (const uint64_t ssd_mib : {32, 256, 1024, 16384, 1 << 20}) {
+    GeometryRequest r;
+    r.n = 8;
+    r.m = 2;
+    r.chunk_bytes = 4096;
+    r.ssd_bytes = ssd_mib << 20;
+    r.log_bytes = uint64_t{1} << 28;
+    Geometry g = *PlanGeometry(r);
+    const uint32_t then = std::clamp<uint32_t>(g.extents(), 16, 1024);
+    g.metadata_blocks = g.MetadataBlocks(then);
+    EXPECT_TRUE(g.Validate().ok());
+    // Some more where the same blocks have room, but a checkpoint never has more of them.
+    EXPECT_GE(g.max_volumes(), then);
+    EXPECT_LE(g.max_volumes(), then + 32);
+    EXPECT_EQ(g.max_checkpoint_blocks(), g.CheckpointBlocks(then));
+  }
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "reliability/solver.h"
 #include "reliability/wear.h"
-#include "tests/reliability/stopwatch.h"
 
 namespace eplog::reliability {
 namespace {
@@ -129,7 +128,8 @@ TEST(Wear, FewerWritesAndEarlierReplacementHelp) {
   }
 }
 
-TEST(Wear, ALargeChainIsQuick) {
+// How long it takes is measured by bench/reliability_time.
+TEST(Wear, ALargeChainComesToAnEnd) {
   Parameters p = Worn(3);
   p.ssds = 1000;
   p.parity = 4;
@@ -139,11 +139,8 @@ TEST(Wear, ALargeChainIsQuick) {
   // is.
   for (const double replace_at : {0.8, 0.0}) {
     p.wear->replace_after_bytes = replace_at * p.wear->endurance_bytes;
-    double years = 0;
-    const double seconds = BestSeconds([&] { years = MttdlYears(System::kEplog, p); });
-    EXPECT_TRUE(std::isfinite(years) && years > 0);
-    std::printf("replaced at %g: %.1f ms\n", replace_at, seconds * 1e3);
-    EXPECT_TRUE(!kTimeCounts || seconds < (replace_at > 0 ? 0.1 : 1.0)) << seconds;
+    const double years = MttdlYears(System::kEplog, p);
+    EXPECT_TRUE(std::isfinite(years) && years > 0) << "replaced at " << replace_at;
   }
 }
 

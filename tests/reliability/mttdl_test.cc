@@ -8,7 +8,6 @@
 
 #include "reliability/solver.h"
 #include "tests/reliability/exact.h"
-#include "tests/reliability/stopwatch.h"
 
 namespace eplog::reliability {
 namespace {
@@ -189,7 +188,8 @@ TEST(MeanYearsToLoss, TheWindowEndsAtThePaper) {
   }
 }
 
-TEST(MeanYearsToLoss, EachCallUnderATenthOfASecond) {
+// How long it takes is measured by bench/reliability_time.
+TEST(MeanYearsToLoss, OfAThousandSsdsWithFourParitiesIsFound) {
   Parameters p = Paper(4);
   p.ssds = 1000;
   p.lambda_ssd = 1e-3;
@@ -197,11 +197,8 @@ TEST(MeanYearsToLoss, EachCallUnderATenthOfASecond) {
   for (const double w : {1.0, 0.5}) {
     p.pending_fraction = w;
     const std::array years = {1.0, 10.0, 1e6};
-    Outlook outlook;
-    const double seconds = BestSeconds([&] { outlook = Foresee(System::kEplog, p, years); });
-    EXPECT_GT(outlook.mttdl_years, 0);
-    EXPECT_TRUE(!kTimeCounts || seconds < 0.1) << "MTTDL and three points: " << seconds;
-    std::printf("w = %g: %.1f ms\n", w, seconds * 1e3);
+    const Outlook outlook = Foresee(System::kEplog, p, years);
+    EXPECT_TRUE(outlook.mttdl_years > 0 && std::isfinite(outlook.mttdl_years)) << "w = " << w;
   }
 }
 

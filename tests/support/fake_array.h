@@ -114,7 +114,7 @@ class FakeArray final : public Array {
     plan.freed_bytes = change.volume.value;
     co_return plan;
   }
-  void SetBuffers(const BufferSizes& /*sizes*/) override {}
+  Status SetBuffers(const BufferSizes& /*sizes*/) override { return OkStatus(); }
   void SetRebuildPace(const RebuildPace& /*pace*/) override {}
 
  private:

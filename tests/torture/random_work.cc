@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "tests/torture/workload.h"
 
 namespace eplog::torture {
@@ -22,8 +23,10 @@ Task<void> Workload::Worker() {
     co_await task;
     if (scene_.plan.resizes_buffers && scene_.random.OneIn(60)) {
       const auto device = static_cast<uint32_t>(scene_.random.Below(4));
-      array_.SetBuffers({.device_chunks = scene_.random.OneIn(2) ? 0 : device,
-                         .stripes = static_cast<uint32_t>(scene_.random.Below(3))});
+      const Status set =
+          array_.SetBuffers({.device_chunks = scene_.random.OneIn(2) ? 0 : device,
+                             .stripes = static_cast<uint32_t>(scene_.random.Below(3))});
+      EPLOG_CHECK(set.ok(), "buffers of a few chunks fit");
     }
     probe_wanted_ = probe_wanted_ || scene_.random.OneIn(scene_.plan.probe_one_in);
     if (scene_.random.OneIn(8)) {

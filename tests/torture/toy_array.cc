@@ -109,7 +109,7 @@ class ToyArray final : public Array {
   Task<Result<ChangePlan>> Plan(Change /*change*/) override {
     co_return Fail(ErrorCode::kUnsupported, "a toy makes no plans");
   }
-  void SetBuffers(const BufferSizes& /*sizes*/) override {}
+  Status SetBuffers(const BufferSizes& /*sizes*/) override { return OkStatus(); }
   void SetRebuildPace(const RebuildPace& /*pace*/) override {}
 
  private:

@@ -1,0 +1,75 @@
+#include "base/out_of_memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <system_error>
+
+namespace eplog {
+namespace {
+
+// Without allocating anything, and without what others may have locked.
+[[noreturn]] void SayAndEnd(const char* line, int length, size_t size) {
+  const size_t shown = length < 0 ? 0 : std::min(static_cast<size_t>(length), size - 1);
+  const ssize_t ignored = ::write(STDERR_FILENO, line, shown);
+  static_cast<void>(ignored);
+  ::_exit(EXIT_FAILURE);
+}
+
+// The limit of this process, where it has one.
+void LimitText(char* into, size_t size) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    std::snprintf(into, size, "; it may have %llu MiB of address space (ulimit -v): raise that",
+                  static_cast<unsigned long long>(limit.rlim_cur >> 20));
+  } else {
+    std::snprintf(into, size, "; the machine has no more");
+  }
+}
+
+[[noreturn]] void NoMemory() {
+  OutOfMemory("its tables", 0);
+}
+
+[[noreturn]] void Terminated() {
+  if (const std::exception_ptr current = std::current_exception()) {
+    try {
+      std::rethrow_exception(current);
+    } catch (const std::bad_alloc&) {
+      NoMemory();
+    } catch (const std::system_error& error) {
+      char line[300];
+      SayAndEnd(line,
+                std::snprintf(line, sizeof line, "eplog: no further thread can be started: %s\n",
+                              error.what()),
+                sizeof line);
+    } catch (...) {  // a mistake: as without this
+    }
+  }
+  std::abort();
+}
+
+}  // namespace
+
+void OutOfMemory(const char* what, size_t bytes) {
+  char limit[120];
+  LimitText(limit, sizeof limit);
+  char line[300];
+  const int length =
+      bytes == 0 ? std::snprintf(line, sizeof line, "eplog: out of memory for %s%s\n", what, limit)
+                 : std::snprintf(line, sizeof line, "eplog: out of memory for %s, %zu KiB%s\n", what,
+                                 bytes >> 10, limit);
+  SayAndEnd(line, length, sizeof line);
+}
+
+void SayWhenOutOfMemory() {
+  std::set_new_handler(NoMemory);
+  std::set_terminate(Terminated);
+}
+
+}  // namespace eplog

@@ -1,0 +1,72 @@
+#include "cli/limits.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace eplog::cli {
+namespace {
+
+// Of the control group and those above it; version 2 of them only.
+uint64_t GroupMemory() {
+  uint64_t least = UINT64_MAX;
+  std::ifstream groups("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(groups, line)) {
+    if (!line.starts_with("0::/")) {
+      continue;
+    }
+    for (std::filesystem::path group = line.substr(3);; group = group.parent_path()) {
+      std::ifstream in("/sys/fs/cgroup" + (group / "memory.max").string());
+      uint64_t bytes = 0;
+      if (in >> bytes) {  // "max" is no number
+        least = std::min(least, bytes);
+      }
+      if (!group.has_relative_path()) {
+        break;
+      }
+    }
+  }
+  return least;
+}
+
+// Loop, FUSE, control socket, signals, helper threads, files that are read meanwhile.
+constexpr uint64_t kDescriptorsBesideMembers = 32;
+
+}  // namespace
+
+uint64_t MostBufferBytes() {
+  const auto pages = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES)));
+  const auto page = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+  rlimit limit{};
+  const bool limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return std::min({pages * page, GroupMemory(), limited ? limit.rlim_cur : UINT64_MAX}) / 4;
+}
+
+Status MakeRoomForDescriptors(const ArrayFile& file) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return OkStatus();
+  }
+  const uint64_t needed =
+      file.members.size() + file.spares.size() + kDescriptorsBesideMembers;
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+    static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
+  }
+  if (limit.rlim_cur >= needed) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kNoSpace,
+              fmt::format("this process may have {} files open, and to serve this array takes {}: "
+                          "raise that limit (ulimit -n)",
+                          limit.rlim_cur, needed));
+}
+
+}  // namespace eplog::cli
