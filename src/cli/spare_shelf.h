@@ -28,6 +28,7 @@ class FileSpareShelf final : public SpareShelf {
   [[nodiscard]] std::vector<std::string> Listed() const override;
   Task<Result<SpareDevice>> Open(std::string path) override;
   Task<Result<SpareDevice>> Add(std::string path) override;
+  void Close(const std::string& path) override { Drop(path); }
   Task<Status> PutBack(std::string path) override;
   Task<Status> Remove(std::string path) override;
   Task<Status> Joined(std::string member, std::string path) override;

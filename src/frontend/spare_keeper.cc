@@ -212,15 +212,21 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   if (!MayFill(device)) {
     // The array stops or closes, or the spare joined and something else went wrong: what it is now
     // is for the next opening to see.
-    spare.failed = true;
-    spare.why = why.ToString();
+    GiveUp(path, why);
     co_return Outcome::kLater;
   }
-  spare.failed = true;
-  spare.why = why.ToString();
+  GiveUp(path, why);
   Tell(EventKind::kSpareFailed, name,
        "the spare " + path + " failed when it was to step in for " + name + ": " + spare.why);
   co_return Outcome::kTryAnother;
+}
+
+void SpareKeeper::GiveUp(const std::string& path, const Error& why) {
+  Spare& spare = *Find(path);
+  spare.failed = true;
+  spare.why = why.ToString();
+  spare.open = {};
+  shelf_.Close(path);
 }
 
 // ------------------------------------------------------------------------------------------ verbs

@@ -51,6 +51,8 @@ class SpareShelf {
   virtual Task<Result<SpareDevice>> Open(std::string path) = 0;
   // Makes the device a spare, whatever it holds, and lists it. Durable on return.
   virtual Task<Result<SpareDevice>> Add(std::string path) = 0;
+  // It is not used any more, and stays listed.
+  virtual void Close(const std::string& path) = 0;
   // Makes it a spare again after it was wiped for nothing.
   virtual Task<Status> PutBack(std::string path) = 0;
   // Takes it from the list and wipes what makes it a spare. kNotFound: it is none.
@@ -109,6 +111,7 @@ class SpareKeeper {
   Task<void> Fill(uint32_t device);
   Task<Outcome> StepIn(uint32_t device, std::string path, Error& why);
   Task<Status> LookAgain(std::string path);
+  void GiveUp(const std::string& path, const Error& why);
   [[nodiscard]] Status CheckNoMember(const std::string& path) const;
   [[nodiscard]] bool MayFill(uint32_t device) const;
   [[nodiscard]] std::string PickFor(DeviceRole role) const;

@@ -29,6 +29,7 @@ class FakeShelf final : public SpareShelf {
   std::vector<std::string> listed;
   std::vector<std::pair<std::string, std::string>> joined;
   std::vector<std::string> put_back;
+  std::vector<std::string> closed;
   Status write_result;
 
   Device* Put(const std::string& path, uint64_t size_bytes) {
@@ -51,6 +52,7 @@ class FakeShelf final : public SpareShelf {
     listed.push_back(path);
     return Open(std::move(path));
   }
+  void Close(const std::string& path) override { closed.push_back(path); }
   Task<Status> PutBack(std::string path) override {
     put_back.push_back(std::move(path));
     co_return OkStatus();
@@ -237,6 +239,7 @@ TEST_F(SpareKeeperTest, SpareThatFailsIsNamedAndTheNextIsTaken) {
   ASSERT_EQ(keeper_.List().size(), 1U);
   EXPECT_EQ(keeper_.List().front().state, DeviceState::kFailed);
   EXPECT_EQ(keeper_.List().front().failed_because, "/bad failed at once");
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/bad"});
   Lose(5);
   Settle();
   EXPECT_EQ(replaced_.size(), 1U) << "a failed one is not tried again";
