@@ -1,7 +1,7 @@
 // Array: an open EPLOG array, its volumes, and reads, writes and flushes on them.
 //
 // Threads: everything happens on the thread of the EventLoop given to Open; every member function
-// is called there. Devices are borrowed and outlive the Array. Memory given to Read and Write
+// is called there. Devices are borrowed for as long as the Array holds them. Memory given to Read and Write
 // belongs to the array until the task ends and is not changed by the caller meanwhile (the CRC is
 // taken once).
 //
@@ -132,8 +132,12 @@ class Array {
   virtual Task<Status> FailDevice(uint32_t device, std::string reason) = 0;
   // `replacement` takes the place of a lost device: whatever it holds is overwritten. On return it
   // has joined, durably; it is `ok` when it was rebuilt, which goes on in the background and over
-  // restarts. Borrowed until the array is destroyed.
+  // restarts. Borrowed for as long as the array holds it, if this succeeds.
   virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
+
+  // It is a member now. Of one that is none any more nothing new is asked: once what is in flight
+  // on it has been answered, it may be destroyed.
+  [[nodiscard]] virtual bool Holds(const Device& device) const = 0;
 
   // The checks of a change and what it would mean, while nothing is changed. Also of an array that
   // is opened read-only. The error is that with which the change would be refused.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "device/device.h"
 #include "eplog/status.h"
 
 namespace eplog {
@@ -14,6 +15,7 @@ struct Change {
   Kind kind = Kind::kScrub;
   uint32_t device = 0;      // of the first two: its place in ArrayStatus::devices
   std::string replacement;  // kReplaceDevice: what is to take its place, as devices are named
+  DeviceIdentity replacement_identity;
   uint64_t replacement_bytes = 0;  // its size
   VolumeId volume;                 // kDeleteVolume
 };

@@ -283,8 +283,18 @@ void ArrayFile::DropSpare(const std::filesystem::path& path) {
   std::erase_if(spares, [&](const std::string& spare) { return LocatePath(spare) == path; });
 }
 
+std::string ArrayFile::MemberAt(const std::filesystem::path& path) const {
+  const auto member = std::find_if(members.begin(), members.end(), [&](const MemberPath& other) {
+    return Locate(other) == path;
+  });
+  return member == members.end() ? std::string() : member->name;
+}
+
 void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem::path& path) {
   DropSpare(path);
+  std::erase_if(members, [&](const MemberPath& other) {
+    return other.name != member_name && Locate(other) == path;
+  });
   const auto member = std::find_if(members.begin(), members.end(), [&](const MemberPath& other) {
     return other.name == member_name;
   });
@@ -416,6 +426,12 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
     return Fail(std::move(now).error());
   }
   change(*now);
+  // What could not be read again would lock everybody out.
+  const auto readable = ParseArrayFile(FormatArrayFile(*now), now->file);
+  if (!readable.ok()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "array.toml is left as it is: it would be " + readable.error().message);
+  }
   EPLOG_TRY(WriteArrayFile(*now));
   array = std::move(*now);
   return OkStatus();

@@ -49,7 +49,9 @@ struct ArrayFile {
   [[nodiscard]] bool ListsSpare(const std::filesystem::path& path) const;
   void AddSpare(const std::filesystem::path& path);
   void DropSpare(const std::filesystem::path& path);
-  // The member is at `path` from now on, which is no spare's any more.
+  // The member whose path this is; empty if it is none's.
+  [[nodiscard]] std::string MemberAt(const std::filesystem::path& path) const;
+  // The member is at `path` from now on, which is no spare's and no other member's any more.
   void MoveMember(const std::string& member_name, const std::filesystem::path& path);
 };
 

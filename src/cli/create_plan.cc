@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "cli/make_file.h"
 #include "cli/probe.h"
 #include "cli/units.h"
 #include "frontend/status_json.h"
@@ -163,6 +164,12 @@ Status ListMembers(const MemberOption& from, const std::filesystem::path& direct
 
 Status PlanMembers(const CreateRequest& request, CreatePlan& plan) {
   const std::filesystem::path directory = plan.file.file.parent_path();
+  if (request.logs.empty() && !request.ssds.empty() && !IsNumber(request.ssds)) {
+    return Usage(
+        fmt::format("--logs is missing: --ssds lists devices; list the log devices too, or say "
+                    "--logs {} to have files made for them in {}",
+                    plan.options.parity, directory.string()));
+  }
   const std::string logs =
       request.logs.empty() ? fmt::format("{}", plan.options.parity) : request.logs;
   EPLOG_TRY(
@@ -232,6 +239,11 @@ bool Removed(const CreatePlan& plan, const std::filesystem::path& path) {
 
 // A file that create would make: is something in its way?
 Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
+  if (IsAmongDevices(member.path)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} would be a file, and files are not made in /dev",
+                            member.path.string()));
+  }
   auto there = IdentifyDevice(member.path);
   if (!there.ok()) {
     return there.error().code == ErrorCode::kNotFound ? OkStatus() : Status(Fail(there.error()));

@@ -1,11 +1,22 @@
 #include "cli/make_file.h"
 
+#include <fmt/format.h>
+
+#include <system_error>
+
 #include "cli/console.h"
+#include "cli/probe.h"
 #include "device/file_device.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
 
 namespace eplog::cli {
+namespace {
+
+bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& directory) {
+  const std::filesystem::path relative = path.lexically_relative(directory);
+  return !relative.empty() && *relative.begin() != "..";
+}
 
 Status MakeMemberFile(std::string_view verb, const std::filesystem::path& path, uint64_t bytes) {
   auto loop = IoUringLoop::Create();
@@ -18,6 +29,45 @@ Status MakeMemberFile(std::string_view verb, const std::filesystem::path& path, 
   Status made = RunTask(**loop, CreateMemberFile(**loop, path.string(), bytes, options));
   bar.Finish();
   return made;
+}
+
+}  // namespace
+
+bool IsAmongDevices(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto directory = std::filesystem::weakly_canonical(path.parent_path(), ignored);
+  return IsBelow(directory, "/dev") && !IsBelow(directory, "/dev/shm");
+}
+
+Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
+  if (IsAmongDevices(path_)) {
+    return Fail(ErrorCode::kNotFound, fmt::format("there is no {}, and files are not made in /dev",
+                                                  path_.string()));
+  }
+  if (!asked && !IsBelow(path_, file.file.parent_path())) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("there is no {}; --make-file makes a file there", path_.string()));
+  }
+  return OkStatus();
+}
+
+Status MadeFile::Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked) {
+  EPLOG_TRY(MayMake(file, asked));
+  EPLOG_TRY(MakeMemberFile(verb, path_, bytes));
+  made_ = true;
+  return OkStatus();
+}
+
+MadeFile::~MadeFile() {
+  if (!made_) {
+    return;
+  }
+  auto loop = IoUringLoop::Create();
+  if (!loop.ok() || !FileDevice::Open(**loop, path_.string()).ok() || ReadSuperblock(path_).ok()) {
+    return;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
 }
 
 }  // namespace eplog::cli

@@ -6,10 +6,37 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "cli/array_file.h"
 
 namespace eplog::cli {
 
-// Written out and durable. `verb` is for the progress bar.
-Status MakeMemberFile(std::string_view verb, const std::filesystem::path& path, uint64_t bytes);
+inline constexpr char kMakeFileHelp[] =
+    "make a file if nothing is there, also outside the array's directory";
+
+// In the directory of device nodes a file is a node mistyped: it takes memory, and is gone at the
+// next boot.
+[[nodiscard]] bool IsAmongDevices(const std::filesystem::path& path);
+
+// A file that is made for a change of an array, and removed again if that was refused.
+class MadeFile {
+ public:
+  // Absolute.
+  explicit MadeFile(std::filesystem::path path) : path_(std::move(path)) {}
+  MadeFile(const MadeFile&) = delete;
+  MadeFile& operator=(const MadeFile&) = delete;
+  // Removes it, unless somebody uses it or it is part of the array.
+  ~MadeFile();
+
+  // Where the array makes files without being asked, or, if it was `asked`, elsewhere. kNotFound:
+  // not there. `verb` is for the progress bar.
+  Status MayMake(const ArrayFile& file, bool asked) const;
+  // Written out and durable.
+  Status Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked);
+  void Keep() { made_ = false; }
+
+ private:
+  std::filesystem::path path_;
+  bool made_ = false;
+};
 
 }  // namespace eplog::cli

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <map>
+#include <chrono>
+#include <optional>
 #include <utility>
 
+#include "cli/bounded_call.h"
 #include "cli/probe.h"
 #include "cli/spares.h"
-#include "device/file_device.h"
+#include "device/file_lock.h"
 #include "device/wrappers.h"
 
 namespace eplog::cli {
@@ -21,52 +24,72 @@ class DeafDevice final : public ForwardingDevice {
   Task<Status> Flush() override { co_return OkStatus(); }
 };
 
-Member Wrap(IoUringLoop& loop, std::unique_ptr<Device> device, const MemberOptions& options) {
-  if (options.volatile_cache) {
-    device = std::make_unique<VolatileCacheDevice>(loop, std::move(device));
+using Opened = Result<std::unique_ptr<FileDevice>>;
+
+BoundedCall<Opened> BeginOpening(IoUringLoop& loop, const std::string& path,
+                                 const MemberOptions& options) {
+  FileDeviceOptions device_options;
+  device_options.read_only = options.read_only;
+  device_options.lock = options.lock;
+  return BoundedCall<Opened>([&loop, path, device_options] {
+    return FileDevice::Open(loop, path, device_options);
+  });
+}
+
+// Opening waits for a dead owner's requests, and is a request itself.
+BoundedCall<Opened>::Clock::time_point OpeningEnds(const MemberOptions& options) {
+  const auto now = BoundedCall<Opened>::Clock::now();
+  return options.io_deadline_us == 0
+             ? now + std::chrono::years(1)
+             : now + std::chrono::milliseconds(kDeadOwnerWaitMs) +
+                   std::chrono::microseconds(options.io_deadline_us);
+}
+
+Opened EndOpening(BoundedCall<Opened>& opening, const std::string& path,
+                  BoundedCall<Opened>::Clock::time_point until) {
+  auto opened = opening.Wait(until);
+  if (!opened) {
+    return Fail(ErrorCode::kDeviceFailed, path + " does not answer: it could not be opened in time");
   }
-  if (options.ignore_flush) {
-    device = std::make_unique<DeafDevice>(std::move(device));
-  }
-  Member member;
-  auto inject = std::make_unique<InjectDevice>(loop, std::move(device), loop.NowUs());
-  member.inject = inject.get();
-  member.device = std::move(inject);
-  if (options.io_deadline_us != 0) {
-    auto deadline =
-        std::make_unique<DeadlineDevice>(loop, std::move(member.device), options.io_deadline_us);
-    member.deadline = deadline.get();
-    member.device = std::move(deadline);
-  }
-  return member;
+  return std::move(*opened);
 }
 
 // Somebody has to do something about these before the array may be opened at all; other errors mean
 // that the member is as good as gone.
 bool StopsOpening(const Error& error) {
-  return error.code == ErrorCode::kBusy || error.errno_value == EACCES ||
-         error.errno_value == EPERM || error.errno_value == EMFILE;
+  return error.code == ErrorCode::kBusy || error.errno_value == EMFILE ||
+         error.errno_value == ENFILE || error.errno_value == ENOMEM;
 }
 
-Status CheckDistinct(const ArrayFile& array) {
+// The members to be opened: each device once, by what it is.
+std::vector<MemberPath> Wanted(const ArrayFile& array, const MemberOptions& options,
+                               std::vector<std::string>& left_out) {
+  std::vector<MemberPath> wanted;
   std::vector<std::pair<DeviceIdentity, const MemberPath*>> seen;
   for (const MemberPath& member : array.members) {
-    const auto identity = IdentifyDevice(array.Locate(member));
-    if (!identity.ok()) {
+    const std::string path = array.Locate(member).string();
+    if (std::find(options.without.begin(), options.without.end(), member.name) !=
+        options.without.end()) {
+      left_out.push_back(fmt::format("{} ({}) is left out, as told", member.name, path));
       continue;
     }
-    for (const auto& [other, other_member] : seen) {
-      if (other == *identity) {
-        return Fail(
-            ErrorCode::kCorrupt,
-            fmt::format("{}: {} and {} are the same device ({} and {})", array.file.string(),
-                        other_member->name, member.name, array.Locate(*other_member).string(),
-                        array.Locate(member).string()));
-      }
+    const auto identity = IdentifyDevice(path);
+    if (!identity.ok()) {
+      left_out.push_back(fmt::format("{} is missing: {}", member.name, identity.error().ToString()));
+      continue;
+    }
+    const auto same = std::find_if(seen.begin(), seen.end(),
+                                   [&](const auto& other) { return other.first == *identity; });
+    if (same != seen.end()) {
+      left_out.push_back(fmt::format("{} ({}) is left out: it is the same device as {} ({})",
+                                     member.name, path, same->second->name,
+                                     array.Locate(*same->second).string()));
+      continue;
     }
     seen.emplace_back(*identity, &member);
+    wanted.push_back(member);
   }
-  return OkStatus();
+  return wanted;
 }
 
 }  // namespace
@@ -79,39 +102,72 @@ std::vector<Device*> Members::Pointers() const {
   return out;
 }
 
+Result<std::unique_ptr<FileDevice>> OpenFile(IoUringLoop& loop, const std::string& path,
+                                             const MemberOptions& options) {
+  auto opening = BeginOpening(loop, path, options);
+  return EndOpening(opening, path, OpeningEnds(options));
+}
+
+Member WrapFile(IoUringLoop& loop, std::unique_ptr<FileDevice> file, const MemberOptions& options) {
+  std::unique_ptr<Device> device = std::move(file);
+  if (options.volatile_cache) {
+    device = std::make_unique<VolatileCacheDevice>(loop, std::move(device));
+  }
+  if (options.ignore_flush) {
+    device = std::make_unique<DeafDevice>(std::move(device));
+  }
+  Member member;
+  auto inject = std::make_unique<InjectDevice>(loop, std::move(device), loop.NowUs());
+  member.inject = inject.get();
+  auto deadline =
+      std::make_unique<DeadlineDevice>(loop, std::move(inject), options.io_deadline_us);
+  member.deadline = deadline.get();
+  member.device = std::move(deadline);
+  return member;
+}
+
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
                           const MemberOptions& options) {
-  FileDeviceOptions device_options;
-  device_options.read_only = options.read_only;
-  device_options.lock = options.lock;
-  auto device = FileDevice::Open(loop, path, device_options);
-  if (!device.ok()) {
-    return Fail(std::move(device).error());
+  auto file = OpenFile(loop, path, options);
+  if (!file.ok()) {
+    return Fail(std::move(file).error());
   }
-  return Wrap(loop, std::move(*device), options);
+  return WrapFile(loop, std::move(*file), options);
 }
 
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
                             const MemberOptions& options) {
   const ArrayFile array = WithJoinedSpares(file);
-  EPLOG_TRY(CheckDistinct(array));
   Members members;
-  for (const MemberPath& member : array.members) {
-    auto device = OpenMember(loop, array.Locate(member).string(), options);
-    if (device.ok()) {
-      members.opened.push_back(std::move(*device));
-      continue;
+  const std::vector<MemberPath> wanted = Wanted(array, options, members.left_out);
+  // All at once, so that several that hang take no longer than one; all of them, so that nothing of
+  // a refused opening goes on.
+  const auto until = OpeningEnds(options);
+  std::vector<BoundedCall<Opened>> openings;
+  openings.reserve(wanted.size());
+  for (const MemberPath& member : wanted) {
+    openings.push_back(BeginOpening(loop, array.Locate(member).string(), options));
+  }
+  std::optional<Error> refused;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    auto opened = EndOpening(openings[i], array.Locate(wanted[i]).string(), until);
+    if (opened.ok()) {
+      members.opened.push_back(WrapFile(loop, std::move(*opened), options));
+      members.opened.back().name = wanted[i].name;
+    } else if (StopsOpening(opened.error())) {
+      refused = refused ? refused : opened.error();
+    } else {
+      members.left_out.push_back(
+          fmt::format("{} is missing: {}", wanted[i].name, opened.error().ToString()));
     }
-    if (StopsOpening(device.error())) {
-      return Fail(std::move(device).error());
-    }
-    members.missing.push_back(
-        fmt::format("{} is missing: {}", member.name, device.error().ToString()));
+  }
+  if (refused) {
+    return Fail(std::move(*refused));
   }
   if (members.opened.empty()) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("none of the {} members that {} lists is there ({})",
-                            array.members.size(), array.file.string(), members.missing.front()));
+                            array.members.size(), array.file.string(), members.left_out.front()));
   }
   return members;
 }

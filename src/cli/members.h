@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "cli/array_file.h"
 #include "device/deadline_device.h"
+#include "device/file_device.h"
 #include "device/inject_device.h"
 #include "runtime/io_uring_loop.h"
 
@@ -25,28 +26,36 @@ struct MemberOptions {
   // A request that takes longer means that its device has failed; 0 = none ever does.
   uint64_t io_deadline_us = 30'000'000;
   std::string event_hook;  // a command; empty: none
+  std::vector<std::string> without;  // names of members that are not even opened
 };
 
 struct Member {
+  std::string name;  // under which array.toml lists it; empty: it is another device
   std::unique_ptr<Device> device;
   InjectDevice* inject = nullptr;      // inside of it
-  DeadlineDevice* deadline = nullptr;  // the same; null without a deadline
+  DeadlineDevice* deadline = nullptr;  // the same
+  uint32_t users = 0;                  // besides the array
 };
 
 struct Members {
-  std::vector<Member> opened;        // those that could be
-  std::vector<std::string> missing;  // "ssd3 (/path): why", one a member that could not
+  std::vector<Member> opened;         // those that could be
+  std::vector<std::string> left_out;  // one line a member that could not: which one, and why
 
   [[nodiscard]] std::vector<Device*> Pointers() const;
 };
 
-// Open every member that array.toml lists, or that a spare has become. A member that is not there
-// or cannot be opened is reported in `missing`. Fails if one is held by another process (kBusy,
-// naming it), if we may not open one, if two names lead to one device, or if there is none at all.
-// The loop may die before Members, not while requests are on their way.
+// Open every member that array.toml lists, or that a spare has become. A member that is not there,
+// cannot be opened, does not answer, or is the same device as another is reported in `left_out`.
+// Fails if one is held by another process (kBusy, naming it), if this process may open no more, or
+// if there is none at all. Blocks, but not for ever. The loop may die before Members, not while
+// requests are on their way.
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file, const MemberOptions& options);
 
-// One device, with these options.
+// One device, with these options: OpenFile, which blocks as long as that and may be called on any
+// thread, and what belongs in front of it. kDeviceFailed: it does not answer.
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path, const MemberOptions& options);
+Result<std::unique_ptr<FileDevice>> OpenFile(IoUringLoop& loop, const std::string& path,
+                                             const MemberOptions& options);
+Member WrapFile(IoUringLoop& loop, std::unique_ptr<FileDevice> file, const MemberOptions& options);
 
 }  // namespace eplog::cli

@@ -15,6 +15,7 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/limits.h"
+#include "cli/member_name.h"
 #include "cli/mount_table.h"
 #include "cli/session.h"
 #include "cli/spare_shelf.h"
@@ -43,6 +44,7 @@ struct MountCommand {
   std::string commit_idle = "1m";
   std::string io_deadline = "30s";
   std::string event_hook;
+  std::vector<std::string> without;  // as typed
   // Not in the help: for crash tests, which kill the serving process (see MemberOptions).
   bool test_volatile_cache = false;
   bool test_ignore_flush = false;
@@ -152,6 +154,12 @@ Status CheckNotServed(const ArrayFile& file) {
   if (!server) {
     return OkStatus();
   }
+  if (server->directory.empty()) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("process {} serves an array with the UUID of {} ({}) from another "
+                            "place: one is a copy of the other; unmount that one first",
+                            server->pid, file.Argument().string(), file.uuid));
+  }
   return Fail(ErrorCode::kBusy,
               fmt::format("{} is mounted already, at {} by process {}; eplog umount {} ends that",
                           file.Argument().string(), server->directory, server->pid,
@@ -199,8 +207,13 @@ Result<OpenOptions> OptionsOf(const MountCommand& command) {
   return open;
 }
 
-Result<MemberOptions> MemberOptionsOf(const MountCommand& command) {
+Result<MemberOptions> MemberOptionsOf(const MountCommand& command, const ArrayFile& file) {
   MemberOptions options;
+  for (const std::string& device : command.without) {
+    const auto index = MemberIndex(file, device);
+    EPLOG_TRY(index);
+    options.without.push_back(MemberName(file, *index));
+  }
   options.read_only = command.read_only;
   options.volatile_cache = command.test_volatile_cache;
   options.ignore_flush = command.test_ignore_flush;
@@ -210,10 +223,16 @@ Result<MemberOptions> MemberOptionsOf(const MountCommand& command) {
   return options;
 }
 
+// Before anything is done: what needs no device.
+Status CheckDeadline(const MountCommand& command) {
+  uint64_t ignored = 0;
+  return ParseOrOff(command.io_deadline, "--io-deadline", ParseDuration, ignored);
+}
+
 // In the serving process.
 int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
                         const std::string& directory, const ReadyFn& ready) {
-  const auto options = MemberOptionsOf(command);
+  const auto options = MemberOptionsOf(command, file);
   if (!options.ok()) {
     return ReportError(kVerb, options.error());
   }
@@ -232,12 +251,13 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.fuse.read_only = command.read_only;
   Session* const opened = session->get();
   serve.release = [opened] { opened->Release(); };
-  serve.open_device = [opened](const std::string& path) { return opened->OpenDevice(path); };
+  serve.open_device = [opened](std::string path) { return opened->OpenDevice(std::move(path)); };
+  serve.close_device = [opened](Device& device) { opened->CloseDevice(device); };
   serve.inject = [opened](const std::string& path, const Injection& injection) {
     return opened->Inject(path, injection);
   };
   std::unique_ptr<FileSpareShelf> spares;
-  const auto member = AnyMember(WithJoinedSpares(file));
+  const auto member = opened->Run(opened->AnyMember());
   if (!command.read_only && member.ok()) {
     spares = std::make_unique<FileSpareShelf>(*opened, file, *member);
   }
@@ -282,15 +302,15 @@ void RemoveIfEmpty(const std::string& log) {
 }
 
 int RunMount(const MountCommand& command) {
-  if (const auto options = MemberOptionsOf(command); !options.ok()) {
-    return ReportError(kVerb, options.error());
-  }
   if (const auto open = OptionsOf(command); !open.ok()) {
     return ReportError(kVerb, open.error());
   }
   auto file = LoadArrayFile(command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
+  }
+  if (const Status times = CheckDeadline(command); !times.ok()) {
+    return ReportError(kVerb, times.error());
   }
   if (const Status served = CheckNotServed(*file); !served.ok()) {
     return ReportError(kVerb, served.error());
@@ -339,6 +359,11 @@ void AddMount(CLI::App& app, Run& run) {
   verb->add_flag("--force", command->force,
                  "with --read-only: also with too many members missing; reads of what is lost "
                  "fail, and 'eplog status --lost' lists it");
+  verb->add_option("--without", command->without,
+                   "leave this device out: ssd3, log0 or its path; it is not even opened, and what "
+                   "is written meanwhile is not on it")
+      ->type_name("DEVICE")
+      ->allow_extra_args(false);
   verb->add_flag("--allow-other", command->allow_other,
                  "let other users in, by the files' permissions");
   verb->add_option("--device-buffer", command->device_buffer,

@@ -10,13 +10,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "cli/bounded_call.h"
 #include "cli/file_descriptor.h"
+#include "device/file_device.h"
 
 namespace eplog::cli {
 namespace {
@@ -44,6 +47,21 @@ constexpr std::array<Signature, 12> kSignatures = {{
     {512, "EFI PART", "a partition table (GPT)"},
     {510, "\x55\xAA", "a boot sector or partition table"},
 }};
+
+constexpr std::chrono::seconds kPatience(10);
+
+// What `look` finds, or that the device does not answer. It may run on after that.
+template <typename T>
+Result<T> Bounded(const std::filesystem::path& path, std::function<Result<T>()> look) {
+  BoundedCall<Result<T>> call(std::move(look));
+  auto found = call.Wait(BoundedCall<Result<T>>::Clock::now() + kPatience);
+  if (!found) {
+    return Fail(ErrorCode::kDeviceFailed,
+                fmt::format("{} does not answer: nothing came within {} s", path.string(),
+                            kPatience.count()));
+  }
+  return std::move(*found);
+}
 
 Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -86,9 +104,7 @@ bool Matches(const Signature& signature, std::span<const std::byte> bytes) {
                      signature.magic.size()) == 0;
 }
 
-}  // namespace
-
-Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
+Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
@@ -97,18 +113,15 @@ Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
     }
     return FailErrno(error, "cannot look at " + path.string());
   }
-  if (S_ISBLK(info.st_mode)) {
-    return DeviceIdentity{true, info.st_rdev, 0};
-  }
-  if (S_ISREG(info.st_mode)) {
-    return DeviceIdentity{false, info.st_dev, info.st_ino};
+  if (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode)) {
+    return IdentityOf(info);
   }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("{} is neither a regular file nor a block device", path.string()));
 }
 
-Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
-  auto identity = IdentifyDevice(path);
+Result<ProbedDevice> Probe(const std::filesystem::path& path) {
+  auto identity = Identify(path);
   if (!identity.ok()) {
     return Fail(std::move(identity).error());
   }
@@ -134,47 +147,7 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
   return probed;
 }
 
-Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes) {
-  auto superblock = ReadSuperblock(path);
-  if (superblock.ok()) {
-    const std::string what =
-        superblock->is_spare() ? "a spare" : fmt::format("a member ({})", superblock->DeviceName());
-    return fmt::format("{} of the EPLOG array '{}', {}", what, superblock->name,
-                       UuidToString(superblock->array_uuid));
-  }
-  if (superblock.error().code == ErrorCode::kUnsupported) {
-    return std::string("a member of an EPLOG array of a newer version");
-  }
-  auto fd = OpenForReading(path);
-  if (!fd.ok()) {
-    return Fail(std::move(fd).error());
-  }
-  auto head = ReadRange(fd->get(), 0, std::min(kLookBytes, size_bytes), path);
-  if (!head.ok()) {
-    return Fail(std::move(head).error());
-  }
-  for (const Signature& signature : kSignatures) {
-    if (Matches(signature, *head)) {
-      return std::string(signature.what);
-    }
-  }
-  const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
-  auto tail = ReadRange(fd->get(), tail_at, std::min(kLookBytes, size_bytes), path);
-  if (!tail.ok()) {
-    return Fail(std::move(tail).error());
-  }
-  return std::string(AllZero(*head) && AllZero(*tail) ? "" : "data");
-}
-
-Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {
-  struct statvfs info = {};
-  if (::statvfs(directory.c_str(), &info) != 0) {
-    return FailErrno(errno, "cannot tell the free space of " + directory.string());
-  }
-  return uint64_t{info.f_bavail} * info.f_frsize;
-}
-
-Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
+Result<Superblock> ReadCopies(const std::filesystem::path& path) {
   auto fd = OpenForReading(path);
   if (!fd.ok()) {
     return Fail(std::move(fd).error());
@@ -205,6 +178,64 @@ Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
     return Fail(std::move(error));
   }
   return std::move(*newest);
+}
+
+Result<std::string> Content(const std::filesystem::path& path, uint64_t size_bytes) {
+  auto superblock = ReadCopies(path);
+  if (superblock.ok()) {
+    const std::string what =
+        superblock->is_spare() ? "a spare" : fmt::format("a member ({})", superblock->DeviceName());
+    return fmt::format("{} of the EPLOG array '{}', {}", what, superblock->name,
+                       UuidToString(superblock->array_uuid));
+  }
+  if (superblock.error().code == ErrorCode::kUnsupported) {
+    return std::string("a member of an EPLOG array of a newer version");
+  }
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  auto head = ReadRange(fd->get(), 0, std::min(kLookBytes, size_bytes), path);
+  if (!head.ok()) {
+    return Fail(std::move(head).error());
+  }
+  for (const Signature& signature : kSignatures) {
+    if (Matches(signature, *head)) {
+      return std::string(signature.what);
+    }
+  }
+  const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
+  auto tail = ReadRange(fd->get(), tail_at, std::min(kLookBytes, size_bytes), path);
+  if (!tail.ok()) {
+    return Fail(std::move(tail).error());
+  }
+  return std::string(AllZero(*head) && AllZero(*tail) ? "" : "data");
+}
+
+}  // namespace
+
+Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
+  return Bounded<DeviceIdentity>(path, [path] { return Identify(path); });
+}
+
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
+  return Bounded<ProbedDevice>(path, [path] { return Probe(path); });
+}
+
+Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes) {
+  return Bounded<std::string>(path, [path, size_bytes] { return Content(path, size_bytes); });
+}
+
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
+  return Bounded<Superblock>(path, [path] { return ReadCopies(path); });
+}
+
+Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {
+  struct statvfs info = {};
+  if (::statvfs(directory.c_str(), &info) != 0) {
+    return FailErrno(errno, "cannot tell the free space of " + directory.string());
+  }
+  return uint64_t{info.f_bavail} * info.f_frsize;
 }
 
 }  // namespace eplog::cli

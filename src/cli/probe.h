@@ -1,5 +1,6 @@
 // Looking at a path that is to become, or is, a member: which device it really is, how large, and
-// what it holds. Plain reads, no lock, nothing is changed.
+// what it holds. Plain reads, no lock, nothing is changed. Each look ends: a device that does not
+// answer within ten seconds is an error (kDeviceFailed).
 #pragma once
 
 #include <sys/types.h>
@@ -10,17 +11,10 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/device.h"
 #include "format/superblock.h"
 
 namespace eplog::cli {
-
-// The same for every path to one file (links) and for every node of one block device.
-struct DeviceIdentity {
-  bool block = false;
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  bool operator==(const DeviceIdentity&) const = default;
-};
 
 struct ProbedDevice {
   DeviceIdentity identity;
@@ -29,6 +23,7 @@ struct ProbedDevice {
   uint64_t disk_bytes = 0;  // a file: what it takes on its file system
 };
 
+// The same for every path to one file (links) and for every node of one block device.
 // kNotFound: no such path. kInvalidArgument: neither a regular file nor a block device.
 Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path);
 Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path);

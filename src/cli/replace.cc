@@ -19,6 +19,7 @@
 #include "cli/spares.h"
 #include "cli/verbs.h"
 #include "device/file_device.h"
+#include "frontend/plan_json.h"
 #include "frontend/status_json.h"
 
 namespace eplog::cli {
@@ -31,6 +32,7 @@ struct ReplaceCommand {
   std::string device;
   std::string path;
   bool force = false;
+  bool make_file = false;
   bool dry_run = false;
   bool json = false;
 };
@@ -44,28 +46,37 @@ Result<uint64_t> SizeNeeded(const ArrayFile& file, uint32_t index) {
 
 struct NewDevice {
   uint64_t size_bytes = 0;
+  DeviceIdentity identity;
   std::string holds;  // empty: nothing
-  bool own = false;   // was a member of this array
 };
 
-// It must be nobody's, and empty unless that does not matter.
-Result<NewDevice> CheckNew(const ArrayFile& file, const std::filesystem::path& path, bool force) {
+// Of this array by its superblock: which member it is, or was; empty if it is none.
+std::string MemberOn(const ArrayFile& file, const std::filesystem::path& path) {
+  const auto superblock = ReadSuperblock(path);
+  const bool member = superblock.ok() && !superblock->is_spare() &&
+                      UuidToString(superblock->array_uuid) == file.uuid;
+  return member ? superblock->DeviceName() : "";
+}
+
+// It must be nobody's, and empty unless that does not matter. What is at the path counts: another
+// device may have been there.
+Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index,
+                           const std::filesystem::path& path, bool force) {
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
   NewDevice device;
   device.size_bytes = probed->size_bytes;
-  for (const MemberPath& member : file.members) {
-    const auto identity = IdentifyDevice(file.Locate(member));
-    const bool own = identity.ok() && *identity == probed->identity;
-    if (own && !force) {
-      return Fail(ErrorCode::kExists, fmt::format("{} is {} of this array; --force takes it as an "
-                                                  "empty device",
-                                                  path.string(), member.name));
-    }
-    device.own = device.own || own;
-  }
+  device.identity = probed->identity;
   if (IsSpareOf(file, path)) {
     return device;
+  }
+  const std::string listed = file.MemberAt(path);
+  std::string own = MemberOn(file, path);
+  own = own.empty() && listed != MemberName(file, index) ? listed : own;
+  if (!own.empty() && !force) {
+    return Fail(ErrorCode::kExists,
+                fmt::format("{} is {} of this array; --force takes it as an empty device",
+                            path.string(), own));
   }
   auto content = FindContent(path, probed->size_bytes);
   EPLOG_TRY(content);
@@ -80,22 +91,26 @@ Result<NewDevice> CheckNew(const ArrayFile& file, const std::filesystem::path& p
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
   std::error_code error;
+  MadeFile made(path);
   if (std::filesystem::exists(path, error)) {
-    EPLOG_TRY(CheckNew(file, path, command.force));
+    EPLOG_TRY(CheckNew(file, index, path, command.force));
   } else {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
-    EPLOG_TRY(MakeMemberFile(kVerb, path, *bytes));
+    EPLOG_TRY(made.Make(kVerb, file, *bytes, command.make_file));
   }
   const auto offline = [&](Session& session) -> Result<Json> {
-    auto device = session.OpenDevice(path.string());
+    auto device = session.Run(session.OpenDevice(path.string()));
     EPLOG_TRY(device);
-    EPLOG_TRY(session.Run(session.array().ReplaceDevice(index, **device)));
+    const Status replaced = session.Run(session.array().ReplaceDevice(index, **device));
+    session.CloseDevice(**device);
+    EPLOG_TRY(replaced);
     return Json();
   };
   const Json request = {{"verb", kVerb}, {"device", index}, {"path", path.string()}};
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
+  made.Keep();
   const std::string name = MemberName(file, index);
   return ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
 }
@@ -132,20 +147,20 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
   if (make) {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
+    EPLOG_TRY(MadeFile(path).MayMake(file, command.make_file));
     EPLOG_TRY(CheckRoom(path, *bytes));
     device.size_bytes = *bytes;
   } else {
-    auto checked = CheckNew(file, path, command.force);
+    auto checked = CheckNew(file, index, path, command.force);
     EPLOG_TRY(checked);
     device = std::move(*checked);
-    if (!device.own || !FindServer(file)) {  // the serving process still holds what was a member
-      EPLOG_TRY(CheckFree(path));
-    }
+    EPLOG_TRY(CheckFree(path));
   }
   auto plan = PlanChange(kVerb, file,
                          {{"change", kVerb},
                           {"device", index},
                           {"path", path.string()},
+                          {"identity", IdentityToJson(device.identity)},
                           {"size_bytes", device.size_bytes}});
   EPLOG_TRY(plan);
   Json& replacement = (*plan)["replacement"];
@@ -222,9 +237,10 @@ void AddReplace(CLI::App& app, Run& run) {
       app.add_subcommand(kVerb, "put a new device in the place of a failed or missing one");
   verb->add_option("ARRAY", command->array, kArrayHelp)->required();
   verb->add_option("DEVICE", command->device, kDeviceHelp)->required();
-  verb->add_option("NEW", command->path, "the new device; a file is made if nothing is there")
+  verb->add_option("NEW", command->path, "the new device; a file is made if nothing is there, in the array's directory")
       ->required();
   verb->add_flag("--force", command->force, "overwrite what NEW holds");
+  verb->add_flag("--make-file", command->make_file, kMakeFileHelp);
   AddDryRun(*verb, command->dry_run, command->json);
   verb->footer(
       "Examples:\n  eplog replace ./array ssd3 /dev/nvme4n1\n"

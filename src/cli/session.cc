@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
+#include "base/buffer.h"
 #include "cli/console.h"
 #include "cli/mount_table.h"
+#include "cli/probe.h"
 #include "cli/scrub_mark.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
@@ -22,10 +26,11 @@ uint64_t Entropy() {
 
 namespace {
 
-// Told before the array is opened, since opening for writing leaves its mark on the devices. If the
-// members do not agree among themselves, that is for the engine to say.
+// Told before the array is opened, since opening for writing leaves its mark on the devices.
 Status CheckUuid(const ArrayFile& file, const Examination& found) {
-  if (found.arrays.size() == 1 && found.arrays.front().uuid != file.uuid) {
+  const bool any = std::any_of(found.arrays.begin(), found.arrays.end(),
+                               [&](const ExaminedArray& array) { return array.uuid == file.uuid; });
+  if (!any && !found.arrays.empty()) {
     return Fail(
         ErrorCode::kCorrupt,
         fmt::format(
@@ -36,17 +41,25 @@ Status CheckUuid(const ArrayFile& file, const Examination& found) {
   return OkStatus();
 }
 
-// Those that are there, and that the array goes on without.
-void WarnOfLeftOut(std::string_view verb, const ArrayFile& file, const Examination& found) {
-  for (const ExaminedDevice& device : found.devices) {
-    for (const MemberPath& member : file.members) {
-      if (device.verdict != MemberVerdict::kPart &&
-          file.Locate(member).string() == device.device->name()) {
-        Warn(verb, fmt::format("{} ({}) is {} and left out: {}", member.name, device.device->name(),
-                               MemberVerdictName(device.verdict), device.why));
-      }
-    }
+std::string LeftOutLine(const Member& member, std::string_view what, const std::string& why) {
+  return fmt::format("{} ({}) is {} and left out: {}", member.name, member.device->name(), what,
+                     why);
+}
+
+// In words.
+std::string VerdictText(MemberVerdict verdict) {
+  return verdict == MemberVerdict::kNoMember ? "no member"
+         : verdict == MemberVerdict::kSpare  ? "a spare"
+                                             : MemberVerdictName(verdict);
+}
+
+// All on the one line of an error.
+void Append(Error& error, const std::vector<std::string>& left_out) {
+  std::string all;
+  for (const std::string& line : left_out) {
+    all += (all.empty() ? "" : "; ") + line;
   }
+  error.message += all.empty() ? "" : " (" + all + ")";
 }
 
 }  // namespace
@@ -63,6 +76,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     return Fail(std::move(loop).error());
   }
   session->loop_ = std::move(*loop);
+  session->helper_ = std::make_unique<HelperThread>(*session->loop_);
   auto members = OpenMembers(*session->loop_, file, options);
   if (!members.ok()) {
     return Fail(std::move(members).error());
@@ -71,9 +85,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   session->members_ = std::move(*members);
   const Examination found = session->Run(ExamineDevices(session->members_.Pointers()));
   EPLOG_TRY(CheckUuid(file, found));
-  for (const std::string& missing : session->members_.missing) {
-    Warn(verb, missing);
-  }
+  const std::vector<Device*> trusted = session->Trusted(file, found);
   open.read_only = options.read_only;
   open.entropy = Entropy();
   if (!options.read_only) {
@@ -81,54 +93,175 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     open.scrub_mark = KeepScrubMark(file);
     open.on_event = [raw = session.get()](const ArrayEvent& event) {
       raw->Tell(event);
+      if (event.kind == EventKind::kDeviceFailed || event.kind == EventKind::kLogDeviceLost) {
+        raw->LetGoSoon();
+      }
       if (raw->listener_) {
         raw->listener_(event);
       }
     };
   }
-  auto array = session->Run(Array::Open(*session->loop_, session->members_.Pointers(), open));
+  auto array = session->Run(Array::Open(*session->loop_, trusted, open));
   if (!array.ok()) {
     Error error = std::move(array).error();
     if (error.code == ErrorCode::kInvalidArgument) {
       error.code = ErrorCode::kCorrupt;  // the devices are wrong, not the command
     }
+    Append(error, session->members_.left_out);
     return Fail(std::move(error));
   }
   session->array_ = std::move(*array);
-  WarnOfLeftOut(verb, file, found);
+  for (const ExaminedDevice& device : found.devices) {
+    if (device.verdict == MemberVerdict::kStale && !session->array_->Holds(*device.device)) {
+      const Member& member = *session->Find(device.device->identity());
+      session->members_.left_out.push_back(
+          LeftOutLine(member, VerdictText(device.verdict), device.why));
+    }
+  }
+  for (const std::string& left_out : session->members_.left_out) {
+    Warn(verb, left_out);
+  }
+  session->LetGoSoon();
   return session;
 }
 
-Result<Device*> Session::OpenDevice(const std::string& path) {
-  for (const Member& member : members_.opened) {
-    if (member.device->name() != path) {
-      continue;
+// Those that the array is opened from. The others cannot be what they should be, whatever the rest
+// are, and are not even shown to it. What cannot be judged here, as a newer format, it refuses.
+std::vector<Device*> Session::Trusted(const ArrayFile& file, const Examination& found) {
+  std::vector<Device*> trusted;
+  for (const ExaminedDevice& device : found.devices) {
+    const Member& member = *Find(device.device->identity());
+    const ExaminedArray* const array =
+        device.array == kNoArray ? nullptr : &found.arrays[device.array];
+    if (array != nullptr && array->uuid != file.uuid && device.verdict != MemberVerdict::kNewer) {
+      members_.left_out.push_back(LeftOutLine(
+          member, "foreign",
+          fmt::format("it belongs to another array ('{}', {})", array->name, array->uuid)));
+    } else if (device.verdict == MemberVerdict::kPart || device.verdict == MemberVerdict::kStale ||
+               device.verdict == MemberVerdict::kNewer) {
+      trusted.push_back(device.device);
+    } else {
+      members_.left_out.push_back(
+          LeftOutLine(member, VerdictText(device.verdict),
+                      device.verdict == MemberVerdict::kSpare ? "it is no member" : device.why));
     }
-    // One that failed and is to come back.
-    if (member.deadline != nullptr && member.deadline->unanswered() != 0) {
-      return Fail(ErrorCode::kBusy,
-                  fmt::format("{} still has {} requests that it did not answer: unmount, and mount "
-                              "again when it is well",
-                              path, member.deadline->unanswered()));
-    }
-    if (member.deadline != nullptr) {
-      member.deadline->TakeBack();
-    }
-    return member.device.get();
   }
-  auto member = OpenMember(*loop_, path, options_);
-  if (!member.ok()) {
-    return Fail(std::move(member).error());
-  }
-  members_.opened.push_back(std::move(*member));
-  return members_.opened.back().device.get();
+  return trusted;
 }
 
-void Session::CloseDevice(const std::string& path) {
-  std::erase_if(members_.opened, [&](const Member& member) {
-    return member.device->name() == path &&
-           (member.deadline == nullptr || member.deadline->unanswered() == 0);
+// ---------------------------------------------------------------------------------------- devices
+
+Member* Session::Find(const DeviceIdentity& identity) {
+  const auto found =
+      std::find_if(members_.opened.begin(), members_.opened.end(), [&](const Member& member) {
+        return member.device->identity() == identity;
+      });
+  return found == members_.opened.end() ? nullptr : &*found;
+}
+
+Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
+  if (array_ != nullptr && array_->Holds(*open.device)) {
+    return Fail(ErrorCode::kInvalidArgument, path + " is part of this array and in use");
+  }
+  if (open.users == 0) {  // it was a member, and could not be let go yet
+    return Fail(ErrorCode::kBusy,
+                fmt::format("{} still has {} requests that it did not answer: unmount, and mount "
+                            "again when it is well",
+                            path, open.deadline->unanswered()));
+  }
+  ++open.users;
+  return open.device.get();
+}
+
+Task<Result<Device*>> Session::OpenDevice(std::string path) {
+  Result<DeviceIdentity> identity = DeviceIdentity();
+  Task<int> looking = helper_->Run([&] {
+    identity = IdentifyDevice(path);
+    return 0;
   });
+  static_cast<void>(co_await looking);
+  EPLOG_CO_TRY(identity);
+  static_cast<void>(LetGo());
+  if (Member* const open = Find(*identity)) {
+    co_return OpenAgain(*open, path);
+  }
+  Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
+  Task<int> opening = helper_->Run([&] {
+    file = OpenFile(*loop_, path, options_);
+    return 0;
+  });
+  static_cast<void>(co_await opening);
+  EPLOG_CO_TRY(file);
+  members_.opened.push_back(WrapFile(*loop_, std::move(*file), options_));
+  Member& opened = members_.opened.back();
+  opened.users = 1;
+  co_return opened.device.get();
+}
+
+void Session::CloseDevice(const Device& device) {
+  for (Member& member : members_.opened) {
+    if (member.device.get() == &device && member.users != 0) {
+      --member.users;
+    }
+  }
+  LetGoSoon();
+}
+
+// Whether that was all of them.
+bool Session::LetGo() {
+  if (array_ == nullptr) {
+    return true;
+  }
+  bool all = true;
+  std::erase_if(members_.opened, [&](const Member& member) {
+    if (member.users != 0 || array_->Holds(*member.device)) {
+      return false;
+    }
+    all = all && member.deadline->idle();
+    return member.deadline->idle();
+  });
+  return all;
+}
+
+// Never at once: who tells of a loss is called by a request to the device that is lost.
+void Session::LetGoSoon() {
+  if (!letting_go_) {
+    letting_go_ = true;
+    loop_->Spawn(LetGoWhenIdle());
+  }
+}
+
+Task<void> Session::LetGoWhenIdle() {
+  constexpr uint64_t kLookUs = 100'000;
+  co_await loop_->Yield();
+  while (!LetGo()) {
+    co_await loop_->Sleep(kLookUs);
+  }
+  letting_go_ = false;
+}
+
+Task<Result<Superblock>> Session::AnyMember() {
+  BufferPool pool;
+  const Buffer buffer = pool.Get(kSuperblockCopyBytes);
+  for (size_t i = 0; i < members_.opened.size(); ++i) {
+    Device* const device = members_.opened[i].device.get();
+    for (const uint64_t offset : kSuperblockCopyOffset) {
+      if (!array_->Holds(*device)) {
+        break;
+      }
+      const iovec part{buffer.data(), kSuperblockCopyBytes};
+      Task<Status> reading = device->Read(offset, std::span(&part, 1));
+      const Status read = co_await reading;
+      if (!read.ok()) {
+        break;
+      }
+      Result<Superblock> superblock = DecodeSuperblock(buffer.span());
+      if (superblock.ok()) {
+        co_return superblock;
+      }
+    }
+  }
+  co_return Fail(ErrorCode::kNotFound, "no superblock can be read");
 }
 
 void Session::Tell(const ArrayEvent& event) {
@@ -140,7 +273,7 @@ void Session::Tell(const ArrayEvent& event) {
 Status Session::Inject(const std::string& path, const Injection& injection) {
   bool found = false;
   for (const Member& member : members_.opened) {
-    if (path.empty() || member.device->name() == path) {
+    if (path.empty() || (member.device->name() == path && array_->Holds(*member.device))) {
       member.inject->Set(injection);
       found = true;
     }
@@ -158,12 +291,11 @@ Status Session::Close() {
 // What has not answered stays until the loop is gone.
 void Session::Release() {
   array_.reset();
-  std::erase_if(members_.opened, [](const Member& member) {
-    return member.deadline == nullptr || member.deadline->unanswered() == 0;
-  });
+  std::erase_if(members_.opened, [](const Member& member) { return member.deadline->idle(); });
 }
 
 Session::~Session() {
+  helper_.reset();  // what it still does is for frames that end with the loop
   if (array_ != nullptr) {
     loop_->Abort();
     array_.reset();

@@ -8,12 +8,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/array_file.h"
 #include "cli/members.h"
 #include "eplog/array.h"
+#include "eplog/examine.h"
+#include "format/superblock.h"
 #include "frontend/event_log.h"
+#include "frontend/helper_thread.h"
 #include "frontend/json.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
@@ -30,7 +34,9 @@ std::string EventsPath(const ArrayFile& file);
 // arrays and errors.
 class Session {
  public:
-  // `verb` is for warnings about missing members. kBusy names the process that holds the array.
+  // `verb` is for warnings about members that are left out: missing, or no good members. Nothing is
+  // written to them; with more than m of them the array does not open. kBusy names the process that
+  // holds the array.
   // Of `open` the caller sets what he chooses; read_only and entropy are set here.
   static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options, OpenOptions open = {});
@@ -44,10 +50,16 @@ class Session {
   T Run(Task<T> task) {
     return RunTask(*loop_, std::move(task));
   }
-  // A device that is to join the array; lives as long as the array.
-  Result<Device*> OpenDevice(const std::string& path);
-  // It takes no part in the array (any more).
-  void CloseDevice(const std::string& path);
+  // What is at the path now, for somebody who may put it into the array. It lives until everybody
+  // who opened it has closed it, the array does not hold it (any more), and nothing is in flight on
+  // it: members that fail are closed too. The same device, by whatever path, is opened once.
+  // kInvalidArgument: it is part of the array. kBusy: others hold it, or it was a member and hangs.
+  Task<Result<Device*>> OpenDevice(std::string path);
+  void CloseDevice(const Device& device);
+  // Devices that are open, whether they are members or not.
+  [[nodiscard]] size_t open_devices() const { return members_.opened.size(); }
+  // The superblock of any member, read as the array reads it.
+  Task<Result<Superblock>> AnyMember();
   // Faults on the member at this path, or on all of them if it is empty, from now on.
   Status Inject(const std::string& path, const Injection& injection);
   // Who is told of the array's events besides the log; empty: nobody.
@@ -61,9 +73,18 @@ class Session {
 
  private:
   Session() = default;
+  Member* Find(const DeviceIdentity& identity);
+  Result<Device*> OpenAgain(Member& open, const std::string& path);
+  std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
+  // Those that nobody needs any more are closed at once, or as soon as they are idle.
+  bool LetGo();
+  void LetGoSoon();
+  Task<void> LetGoWhenIdle();
 
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
+  std::unique_ptr<HelperThread> helper_;
+  bool letting_go_ = false;
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
   EventSink listener_;

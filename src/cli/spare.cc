@@ -31,6 +31,7 @@ struct SpareCommand {
   std::string device;
   std::string role;  // empty: any
   bool force = false;
+  bool make_file = false;
   bool json = false;
 };
 
@@ -64,9 +65,12 @@ Status CheckFree(const SpareCommand& command, const ArrayFile& file,
   const ArrayFile settled = WithJoinedSpares(file);
   for (const MemberPath& member : settled.members) {
     const auto identity = IdentifyDevice(settled.Locate(member));
-    if (settled.Locate(member) == path || (identity.ok() && *identity == probed.identity)) {
+    if (identity.ok() && *identity == probed.identity && BearsMember(file, path)) {
       return Fail(ErrorCode::kExists,
                   fmt::format("{} is {} of this array", path.string(), member.name));
+    }
+    if (identity.ok() && *identity == probed.identity) {
+      return CheckNotListed(settled, settled.Locate(member));
     }
   }
   for (const std::string& spare : settled.spares) {
@@ -113,6 +117,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   const std::filesystem::path path = ResolveParent(command.device);
   std::error_code error;
   uint64_t size = SizeToMake(command, g);
+  MadeFile made(path);
   if (std::filesystem::exists(path, error)) {
     const auto probed = ProbeDevice(path);
     EPLOG_TRY(probed);
@@ -120,13 +125,15 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
     EPLOG_TRY(CheckFree(command, file, path, *probed));
     EPLOG_TRY(CheckRole(command, g, size));
   } else {
-    EPLOG_TRY(MakeMemberFile("spare add", path, size));
+    EPLOG_TRY(CheckNotListed(WithJoinedSpares(file), path));
+    EPLOG_TRY(made.Make("spare add", file, size, command.make_file));
   }
   const Json request = {{"verb", "spare-add"}, {"path", path.string()}};
   const auto done = AskOrOpen(
       "spare add", file, request,
       Offline(file, *member, [&](SpareKeeper& keeper) { return keeper.Add(path.string()); }));
   EPLOG_TRY(done);
+  made.Keep();
   Print(fmt::format("{} is a spare of '{}' now; it fits {}\nnext: eplog spare list {}",
                     command.device, file.name, RolesText(RolesFor(g, size)),
                     ShellWord(command.array)));
@@ -259,7 +266,8 @@ void AddSpare(CLI::App& app, Run& run) {
   for (CLI::App* verb : {add, remove, list}) {
     verb->add_option("ARRAY", command->array, kArrayHelp)->required();
   }
-  add->add_option("DEVICE", command->device, "the device; a file is made if nothing is there")
+  add->add_option("DEVICE", command->device,
+                  "the device; a file is made if nothing is there, in the array's directory")
       ->required();
   add->add_option("--for", command->role,
                   "what it must fit, and how large a file is made: ssd or log; else a device must "
@@ -267,6 +275,7 @@ void AddSpare(CLI::App& app, Run& run) {
       ->type_name("ROLE")
       ->check(CLI::IsMember({"ssd", "log"}));
   add->add_flag("--force", command->force, "overwrite what DEVICE holds");
+  add->add_flag("--make-file", command->make_file, kMakeFileHelp);
   remove->add_option("DEVICE", command->device, "a spare: spare0 ..., or its path")->required();
   list->add_flag("--json", command->json, kJsonHelp);
   add->footer(

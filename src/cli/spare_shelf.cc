@@ -89,6 +89,24 @@ Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   co_return status;
 }
 
+Task<Result<Device*>> FileSpareShelf::Take(std::string path) {
+  Task<Result<Device*>> opening = session_.OpenDevice(path);
+  Result<Device*> opened = co_await opening;
+  Drop(path);  // the same device has been opened once more
+  if (opened.ok()) {
+    open_[path] = *opened;
+  }
+  co_return opened;
+}
+
+void FileSpareShelf::Drop(const std::string& path) {
+  const auto open = open_.find(path);
+  if (open != open_.end()) {
+    session_.CloseDevice(*open->second);
+    open_.erase(open);
+  }
+}
+
 Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
   const Geometry& g = member_.geometry;
   const SpareRoles roles = RolesFor(g, device.size_bytes());
@@ -120,9 +138,11 @@ Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
   Task<SpareFound> identifying = Identify(path);
   const SpareFound found = co_await identifying;
   if (found.kind == SpareKind::kOther) {
+    Drop(path);
     co_return Fail(ErrorCode::kNotFound, found.what);
   }
-  Result<Device*> device = session_.OpenDevice(path);
+  Task<Result<Device*>> taking = Take(path);
+  Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
   if (described.ok() && found.kind != SpareKind::kSpare) {
@@ -134,7 +154,10 @@ Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
 }
 
 Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path) {
-  Result<Device*> device = session_.OpenDevice(path);
+  Status free = CheckNotListed(file_, path);
+  EPLOG_CO_TRY(free);
+  Task<Result<Device*>> taking = Take(path);
+  Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
   EPLOG_CO_TRY(described);
@@ -149,9 +172,12 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path) {
 }
 
 Task<Status> FileSpareShelf::PutBack(std::string path) {
-  Result<Device*> device = session_.OpenDevice(path);
-  EPLOG_CO_TRY(device);
-  Task<Status> marking = Mark(**device);
+  // The one that was wiped, wherever the path leads by now.
+  const auto open = open_.find(path);
+  if (open == open_.end()) {
+    co_return Fail(ErrorCode::kNotFound, path + " is not open");
+  }
+  Task<Status> marking = Mark(*open->second);
   co_return co_await marking;
 }
 
@@ -166,19 +192,22 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
   Status status = co_await unlisting;
   EPLOG_CO_TRY(status);
   if (found.kind == SpareKind::kSpare) {
-    Result<Device*> device = session_.OpenDevice(path);
+    Task<Result<Device*>> taking = Take(path);
+    Result<Device*> device = co_await taking;
     EPLOG_CO_TRY(device);
     Task<Status> wiping = WipeSuperblocks(**device);
     status = co_await wiping;
     EPLOG_CO_TRY(status);
   }
-  session_.CloseDevice(path);
+  Drop(path);
   co_return OkStatus();
 }
 
 Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {
   Task<Status> writing = Change([&](ArrayFile& file) { file.MoveMember(member, path); });
-  co_return co_await writing;
+  Status written = co_await writing;
+  Drop(path);  // it is the array's now
+  co_return written;
 }
 
 }  // namespace eplog::cli

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class FileSpareShelf final : public SpareShelf {
   [[nodiscard]] std::vector<std::string> Listed() const override;
   Task<Result<SpareDevice>> Open(std::string path) override;
   Task<Result<SpareDevice>> Add(std::string path) override;
+  void Close(const std::string& path) override { Drop(path); }
   Task<Status> PutBack(std::string path) override;
   Task<Status> Remove(std::string path) override;
   Task<Status> Joined(std::string member, std::string path) override;
@@ -35,6 +37,9 @@ class FileSpareShelf final : public SpareShelf {
   // What may block runs on the helper's thread: the array goes on meanwhile, and it may itself be
   // below the file system that holds array.toml.
   Task<SpareFound> Identify(std::string path);
+  // Opens what is at the path now; what was open there before, and is not that, is closed.
+  Task<Result<Device*>> Take(std::string path);
+  void Drop(const std::string& path);
   Task<Status> Change(std::function<void(ArrayFile&)> change);
   Task<Status> Mark(Device& device);
   [[nodiscard]] Result<SpareDevice> Describe(Device& device) const;
@@ -42,6 +47,7 @@ class FileSpareShelf final : public SpareShelf {
   Session& session_;
   ArrayFile file_;  // as it was written last from here
   Superblock member_;
+  std::map<std::string, Device*> open_;  // by the path under which it is listed
   HelperThread helper_;
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/console.h"
 #include "cli/probe.h"
 #include "frontend/status_json.h"
 
@@ -67,6 +68,21 @@ SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::p
           fmt::format("{} is no spare of this array (any more): it holds {}; 'eplog spare add "
                       "--force' makes it one",
                       path.string(), content->empty() ? "nothing" : *content)};
+}
+
+Status CheckNotListed(const ArrayFile& file, const std::filesystem::path& path) {
+  const std::string name = file.MemberAt(path);
+  return name.empty()
+             ? OkStatus()
+             : Status(Fail(ErrorCode::kExists,
+                           fmt::format("{0} is where {1} of '{2}' is, or was: 'eplog replace {3} "
+                                       "{1} {0}' puts another device there",
+                                       path.string(), name, file.name,
+                                       ShellWord(file.Argument().string()))));
+}
+
+bool BearsMember(const ArrayFile& file, const std::filesystem::path& path) {
+  return MemberAt(file, path).has_value();
 }
 
 bool IsSpareOf(const ArrayFile& file, const std::filesystem::path& path) {

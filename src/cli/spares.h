@@ -41,6 +41,11 @@ struct SpareFound {
 };
 // `array_uuid` as in array.toml. A device that just is a member of the array may look cut off.
 SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path);
+// That array.toml does not list a member at this path: who is to be there is a replacement, and no
+// spare.
+Status CheckNotListed(const ArrayFile& file, const std::filesystem::path& path);
+// That the device bears the superblock of a member of the array, in whatever state.
+bool BearsMember(const ArrayFile& file, const std::filesystem::path& path);
 bool IsSpareOf(const ArrayFile& file, const std::filesystem::path& path);
 
 // The file as it should be: a spare that bears the superblock of a member is that member, if it

@@ -35,8 +35,12 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
     co_return Fail(Hung());
   }
   ++*unanswered_;
+  ++inside_;
   const uint64_t until = loop_.NowUs() + deadline_us_;
   loop_.Start(Carry(request, std::move(task), unanswered_));
+  while (!request->done && deadline_us_ == 0) {
+    co_await request->answered.Wait();
+  }
   while (!request->done && loop_.NowUs() < until) {
     co_await request->answered.WaitUntil(until);
   }
@@ -45,6 +49,7 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
   for (int look = 0; look < 2 && !request->done; ++look) {
     co_await request->answered.WaitUntil(loop_.NowUs() + kLastLookUs);
   }
+  --inside_;
   if (!request->done) {
     hung_ = true;
     co_return Fail(Hung());

@@ -1,6 +1,6 @@
 // DeadlineDevice: no request takes longer than its deadline, whatever the device below does. One
 // that is not answered by then fails with kDeviceFailed; from then on the device counts as hung and
-// everything fails at once.
+// everything fails at once. Without a deadline (0) it only counts what is in flight.
 //
 // A request that hangs may still be answered some day. Until then what it works on has to live:
 // reads go to memory of the wrapper and are copied when they come in time; a write that comes late
@@ -34,10 +34,10 @@ class DeadlineDevice final : public ForwardingDevice {
   Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
 
   [[nodiscard]] bool hung() const { return hung_; }
-  // To be a new member: it is tried again if it has answered everything. Not while it is one.
-  void TakeBack() { hung_ = hung_ && *unanswered_ != 0; }
   // Requests that the device below has not answered, also those given up here.
   [[nodiscard]] uint64_t unanswered() const { return *unanswered_; }
+  // Nothing is in it or below it: once nobody sends it anything any more, it may be destroyed.
+  [[nodiscard]] bool idle() const { return inside_ == 0 && *unanswered_ == 0; }
 
  private:
   struct Request {
@@ -59,6 +59,7 @@ class DeadlineDevice final : public ForwardingDevice {
   const uint64_t deadline_us_;
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   bool hung_ = false;
+  uint64_t inside_ = 0;  // requests whose caller has no answer yet
   std::shared_ptr<uint64_t> unanswered_ = std::make_shared<uint64_t>(0);
 };
 

@@ -29,6 +29,15 @@
 
 namespace eplog {
 
+// What a device is, whatever path leads to it, or led to it once: a file by its file system and
+// inode, a block device by its number; what is neither is only itself.
+struct DeviceIdentity {
+  bool block = false;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  bool operator==(const DeviceIdentity&) const = default;
+};
+
 struct DeviceCapabilities {
   uint32_t alignment_bytes = 512;
   bool direct = true;    // O_DIRECT: false where the file system refused it
@@ -47,7 +56,11 @@ class Device {
 
   [[nodiscard]] virtual uint64_t size_bytes() const = 0;
   [[nodiscard]] virtual const DeviceCapabilities& capabilities() const = 0;
-  // Path or other name, for messages.
+  // Of two devices of one identity what is written to one is read from the other.
+  [[nodiscard]] virtual DeviceIdentity identity() const {
+    return {false, 0, reinterpret_cast<uintptr_t>(this)};
+  }
+  // Path or other name, for messages. Never to tell devices apart: another may be there by now.
   [[nodiscard]] virtual const std::string& name() const = 0;
 };
 

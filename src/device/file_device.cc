@@ -75,6 +75,11 @@ uint64_t DiscardLimit(dev_t device) {
 
 }  // namespace
 
+DeviceIdentity IdentityOf(const struct stat& file) {
+  return S_ISBLK(file.st_mode) ? DeviceIdentity{true, file.st_rdev, 0}
+                               : DeviceIdentity{false, file.st_dev, file.st_ino};
+}
+
 Result<std::unique_ptr<FileDevice>> FileDevice::Open(IoUringLoop& loop, const std::string& path,
                                                      Options options) {
   std::unique_ptr<FileDevice> device(new FileDevice(loop, path, options));
@@ -121,6 +126,14 @@ Status FileDevice::OpenAndLock() {
       return FailErrno(error, path_ + ": cannot be opened");
     }
   }
+  // Of what is open, which need not be what the path leads to by now.
+  if (fstat(fd_, &file) != 0) {
+    return FailErrno(errno, path_ + ": cannot be examined");
+  }
+  if (S_ISBLK(file.st_mode) != block_device_) {
+    return Fail(ErrorCode::kBusy, path_ + " has become something else while it was opened");
+  }
+  identity_ = IdentityOf(file);
   return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
 }
 

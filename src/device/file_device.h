@@ -10,6 +10,8 @@
 // its end says so, and so does the next flush.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +24,10 @@
 #include "runtime/io_uring_loop.h"
 
 namespace eplog {
+
+// Of a file or a block device. File systems are no devices with number 0, so that it is never that
+// of something else.
+[[nodiscard]] DeviceIdentity IdentityOf(const struct stat& file);
 
 struct FileDeviceOptions {
   bool read_only = false;
@@ -36,7 +42,8 @@ class FileDevice final : public Device {
   using Options = FileDeviceOptions;
 
   // kBusy: held by another (the message names the process), mounted, or part of something else.
-  // kNotFound: no such file. Blocks while it waits for a dead owner's requests, up to 10 s.
+  // kNotFound: no such file. Blocks while it waits for a dead owner's requests, up to 10 s, and for
+  // as long as the device does not answer. On any thread: the loop is only touched by requests.
   static Result<std::unique_ptr<FileDevice>> Open(IoUringLoop& loop, const std::string& path,
                                                   Options options = {});
   ~FileDevice() override;
@@ -50,6 +57,7 @@ class FileDevice final : public Device {
 
   [[nodiscard]] uint64_t size_bytes() const override { return size_bytes_; }
   [[nodiscard]] const DeviceCapabilities& capabilities() const override { return capabilities_; }
+  [[nodiscard]] DeviceIdentity identity() const override { return identity_; }
   [[nodiscard]] const std::string& name() const override { return path_; }
   [[nodiscard]] bool block_device() const { return block_device_; }
   [[nodiscard]] int fd() const { return fd_; }
@@ -81,6 +89,7 @@ class FileDevice final : public Device {
   Options options_;
   int fd_ = -1;
   bool block_device_ = false;
+  DeviceIdentity identity_;
   uint64_t size_bytes_ = 0;
   DeviceCapabilities capabilities_;
   std::optional<Error> flush_failure_;

@@ -33,6 +33,7 @@ class ForwardingDevice : public Device {
   [[nodiscard]] const DeviceCapabilities& capabilities() const override {
     return below_->capabilities();
   }
+  [[nodiscard]] DeviceIdentity identity() const override { return below_->identity(); }
   [[nodiscard]] const std::string& name() const override { return below_->name(); }
 
  protected:

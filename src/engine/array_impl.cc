@@ -10,6 +10,7 @@ namespace eplog {
 
 ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options)
     : assembly_(std::move(assembly)),
+      shown_(assembly_.devices.size()),
       core_(loop, assembly_.devices, assembly_.winner, options),
       appender_(core_),
       flusher_(core_, appender_),
@@ -34,6 +35,11 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       flush_commits_(loop),
       requests_(loop) {
   admission_.set_keeper(keeper_);
+  for (uint8_t i = 0; i < assembly_.devices.size(); ++i) {
+    if (assembly_.devices[i] != nullptr) {
+      NoteShown(DeviceIndex(i), *assembly_.devices[i]);
+    }
+  }
 }
 
 ArrayImpl::~ArrayImpl() {
@@ -171,7 +177,7 @@ Task<void> ArrayImpl::TakeBack() {
       continue;
     }
     core_.members.Join(index, *away.device);
-    assembly_.devices[i] = away.device;
+    NoteShown(index, *away.device);
     superblocks_.Return(index, away.generation);
     core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
                g.DeviceName(index) + " is back: what it missed is being written to it");

@@ -71,6 +71,7 @@ class ArrayImpl final : public Array {
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
+  [[nodiscard]] bool Holds(const Device& device) const override;
   Task<Result<ChangePlan>> Plan(Change change) override;
   Status SetBuffers(const BufferSizes& sizes) override {
     EPLOG_TRY(WriteBuffer::Check(core_, sizes));
@@ -118,6 +119,7 @@ class ArrayImpl final : public Array {
     return buffer_.Drain([](ChunkIndex) { return true; });
   }
   void CountMdEquivalent(uint64_t offset_bytes, uint64_t length_bytes);
+  void NoteShown(DeviceIndex index, const Device& device);
   void FillDevices(ArrayStatus& status) const;
   void FillExposure(ArrayStatus& status) const;
   struct RowCounts;
@@ -130,7 +132,15 @@ class ArrayImpl final : public Array {
   Task<Status> PlanDelete(VolumeId id, ChangePlan& plan);
   Task<Status> PlanScrub(ChangePlan& plan);
 
-  Assembly assembly_;
+  // What is told of a device, also when it is lost and may be gone.
+  struct Shown {
+    std::string path;
+    bool direct = false;
+    uint64_t size_bytes = 0;
+  };
+
+  Assembly assembly_;  // its devices are only there while the array is being opened
+  std::vector<std::optional<Shown>> shown_;
   Core core_;
   Appender appender_;
   Flusher flusher_;

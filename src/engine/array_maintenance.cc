@@ -130,7 +130,7 @@ Task<Status> ArrayImpl::ReplaceDevice(uint32_t device, Device& replacement) {
       membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement);
   status = co_await replacing;
   EPLOG_CO_TRY(status);
-  assembly_.devices[device] = &replacement;
+  NoteShown(DeviceIndex(static_cast<uint8_t>(device)), replacement);
   rebuilder_.Wake();
   co_return OkStatus();
 }

@@ -238,7 +238,7 @@ Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
 }
 
 Status Membership::MayReplace(DeviceIndex device, const std::string& replacement,
-                              uint64_t replacement_bytes) const {
+                              const DeviceIdentity& identity, uint64_t replacement_bytes) const {
   const Geometry& g = core_.geometry;
   const std::string name = g.DeviceName(device);
   if (core_.members.live(device) || join_) {
@@ -248,7 +248,7 @@ Status Membership::MayReplace(DeviceIndex device, const std::string& replacement
   }
   for (uint8_t i = 0; i < g.devices(); ++i) {
     const Device* member = core_.members.device(DeviceIndex(i));
-    if (member != nullptr && member->name() == replacement) {
+    if (member != nullptr && member->identity() == identity) {
       return eplog::Fail(ErrorCode::kInvalidArgument,
                          replacement + " is " + g.DeviceName(DeviceIndex(i)) + " and in use");
     }
@@ -266,7 +266,8 @@ Status Membership::MayReplace(DeviceIndex device, const std::string& replacement
 Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   const Geometry& g = core_.geometry;
   const std::string name = g.DeviceName(device);
-  Status may = MayReplace(device, replacement.name(), replacement.size_bytes());
+  Status may = MayReplace(device, replacement.name(), replacement.identity(),
+                          replacement.size_bytes());
   EPLOG_CO_TRY(may);
   Task<Status> wiping = Wipe(replacement, device);
   Status status = co_await wiping;

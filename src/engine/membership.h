@@ -71,7 +71,7 @@ class Membership {
   Task<Status> Replace(DeviceIndex device, Device& replacement);
   // As far as can be told without touching the replacement.
   [[nodiscard]] Status MayReplace(DeviceIndex device, const std::string& replacement,
-                                  uint64_t replacement_bytes) const;
+                                  const DeviceIdentity& identity, uint64_t replacement_bytes) const;
 
   // Everything up to this sequence must be committed before a joining device is ok.
   [[nodiscard]] uint64_t CommitUpto() const;

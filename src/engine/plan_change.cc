@@ -123,7 +123,8 @@ Task<Status> ArrayImpl::PlanFail(DeviceIndex device, ChangePlan& plan) {
 
 Task<Status> ArrayImpl::PlanReplace(const Change& change, ChangePlan& plan) {
   const DeviceIndex device(static_cast<uint8_t>(change.device));
-  Status may = membership_.MayReplace(device, change.replacement, change.replacement_bytes);
+  Status may = membership_.MayReplace(device, change.replacement, change.replacement_identity,
+                                      change.replacement_bytes);
   EPLOG_CO_TRY(may);
   const bool log = core_.geometry.IsLog(device);
   if (!log) {

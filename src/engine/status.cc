@@ -7,6 +7,19 @@
 
 namespace eplog {
 
+void ArrayImpl::NoteShown(DeviceIndex index, const Device& device) {
+  shown_[index.value] = {device.name(), device.capabilities().direct, device.size_bytes()};
+}
+
+bool ArrayImpl::Holds(const Device& device) const {
+  for (uint8_t i = 0; i < core_.members.size(); ++i) {
+    if (core_.members.device(DeviceIndex(i)) == &device) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void ArrayImpl::FillDevices(ArrayStatus& status) const {
   const Geometry& g = core_.geometry;
   for (uint8_t i = 0; i < g.devices(); ++i) {
@@ -15,15 +28,15 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
     DeviceStatus device;
     device.name = g.DeviceName(index);
     device.role = g.IsLog(index) ? DeviceRole::kLog : DeviceRole::kSsd;
-    if (const Device* present = assembly_.devices[i]) {
-      device.path = present->name();
-      device.direct = present->capabilities().direct;
-      device.size_bytes = present->size_bytes();
+    if (shown_[i]) {
+      device.path = shown_[i]->path;
+      device.direct = shown_[i]->direct;
+      device.size_bytes = shown_[i]->size_bytes;
     }
     if (((core_.joining | core_.becoming_ok) >> i & 1) != 0 && core_.members.live(index)) {
       device.state = DeviceState::kRebuilding;
     } else if (!core_.members.live(index) || (core_.lent >> i & 1) != 0) {
-      const bool there = assembly_.devices[i] != nullptr || assembly_.stale[i];
+      const bool there = shown_[i].has_value() || assembly_.stale[i];
       device.state = there ? DeviceState::kFailed : DeviceState::kMissing;
     }
     device.failed_because = assembly_.stale[i] ? assembly_.why_stale[i] : membership_.Reason(index);

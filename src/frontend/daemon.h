@@ -25,8 +25,10 @@ struct ServeOptions {
   // locks), so that who waited for `umount` can open the array. May destroy the array. May be
   // empty.
   std::function<void()> release;
-  // For the verb `replace`: opens a device that joins the array, and keeps it until `release`.
-  std::function<Result<Device*>(const std::string& path)> open_device;
+  // For the verb `replace`: opens a device that joins the array, and what is told when that was
+  // tried: it is kept from then on for as long as the array holds it.
+  std::function<Task<Result<Device*>>(std::string path)> open_device;
+  std::function<void(Device& device)> close_device;
   // For the verb `inject`: faults on the member at this path, on all if it is empty.
   std::function<Status(const std::string& path, const Injection& injection)> inject;
   // Spares that step in by themselves, for as long as this serves. Null: there are none to be used.

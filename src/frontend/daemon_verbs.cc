@@ -147,16 +147,18 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   if (path == request.end() || !path->is_string() || devices_.open == nullptr) {
     co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
   }
-  if (devices_.spares != nullptr && devices_.spares->Has(path->get<std::string>())) {
-    Task<Status> using_spare = devices_.spares->Use(*device, path->get<std::string>());
-    Status used = co_await using_spare;
-    EPLOG_CO_TRY(used);
-    co_return Json();
+  Task<Result<Device*>> opening = devices_.open(path->get<std::string>());
+  const Result<Device*> opened = co_await opening;
+  if (!opened.ok()) {
+    Error error = opened.error();
+    co_return Fail(std::move(error));
   }
-  Result<Device*> opened = devices_.open(path->get<std::string>());
-  EPLOG_CO_TRY(opened);
-  Task<Status> replacing = array_.ReplaceDevice(*device, **opened);
+  // By what it is: a spare may have been named by another path.
+  const std::string spare = devices_.spares == nullptr ? "" : devices_.spares->PathOf(**opened);
+  Task<Status> replacing = spare.empty() ? array_.ReplaceDevice(*device, **opened)
+                                         : devices_.spares->Use(*device, spare);
   Status status = co_await replacing;
+  devices_.close(**opened);
   EPLOG_CO_TRY(status);
   co_return Json();
 }

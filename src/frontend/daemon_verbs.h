@@ -38,12 +38,14 @@ class SpareKeeper;
 class DaemonVerbs {
  public:
   // Opens what is to become a member of the array. Whoever provides this owns the device, for as
-  // long as the array lives.
-  using OpenDevice = std::function<Result<Device*>(const std::string& path)>;
+  // long as the array holds it and until he is told that nobody here needs it any more.
+  using OpenDevice = std::function<Task<Result<Device*>>(std::string path)>;
+  using CloseDevice = std::function<void(Device& device)>;
   // Faults on a member, by its path; on all if it is empty.
   using Inject = std::function<Status(const std::string& path, const Injection& injection)>;
   struct Devices {
     OpenDevice open;
+    CloseDevice close;
     Inject inject;
     SpareKeeper* spares = nullptr;  // null: none may be used
   };

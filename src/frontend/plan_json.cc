@@ -9,6 +9,21 @@
 namespace eplog {
 namespace {
 
+// Of nothing that is open if there is none.
+DeviceIdentity IdentityArgument(const Json& request) {
+  const auto found = request.find("identity");
+  if (found == request.end() || !found->is_object()) {
+    return {};
+  }
+  const auto number = [&](const char* key) {
+    const auto value = found->find(key);
+    return value != found->end() && value->is_number_unsigned() ? value->get<uint64_t>() : 0;
+  };
+  const auto block = found->find("block");
+  return {block != found->end() && block->is_boolean() && block->get<bool>(), number("device"),
+          number("inode")};
+}
+
 Json StandingToJson(const Standing& standing) {
   return {{"state", ArrayStateName(standing.state)},
           {"devices_not_ok", standing.devices_not_ok},
@@ -53,6 +68,7 @@ Result<Asked> Understand(const Array& array, const Json& request) {
     EPLOG_TRY(size);
     asked.change.kind = Change::Kind::kReplaceDevice;
     asked.change.replacement = TextArgument(request, "path");
+    asked.change.replacement_identity = IdentityArgument(request);
     asked.change.replacement_bytes = *size;
     asked.document["replacement"] = {{"path", asked.change.replacement}, {"size_bytes", *size}};
     return AskedOfDevice(array, request, std::move(asked));
@@ -94,6 +110,10 @@ void AddFigures(const Change& change, const ChangePlan& plan, Json& document) {
 }
 
 }  // namespace
+
+Json IdentityToJson(const DeviceIdentity& identity) {
+  return {{"block", identity.block}, {"device", identity.device}, {"inode", identity.inode}};
+}
 
 Task<Result<Json>> PlanAsJson(Array& array, Json request) {
   Result<Asked> asked = Understand(array, request);

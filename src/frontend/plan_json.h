@@ -1,7 +1,8 @@
 // What a change would do, as one JSON document (--dry-run), asked for by one as well:
 //
 //   {"change":"fail","device":N}
-//   {"change":"replace","device":N,"path":"...","size_bytes":N}
+//   {"change":"replace","device":N,"path":"...","size_bytes":N,
+//    "identity":{"block":BOOL,"device":N,"inode":N}}     of the replacement, if it is there
 //   {"change":"volume-delete","name":"..."}
 //   {"change":"scrub"}
 #pragma once
@@ -12,6 +13,9 @@
 #include "runtime/task.h"
 
 namespace eplog {
+
+// DeviceIdentity as requests have it.
+[[nodiscard]] Json IdentityToJson(const DeviceIdentity& identity);
 
 // Of an open array, also one that is open read-only; nothing is changed. The error is that with
 // which the change would be refused.

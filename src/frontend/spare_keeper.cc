@@ -103,7 +103,7 @@ Task<void> SpareKeeper::Settle() {
 }
 
 Task<void> SpareKeeper::OpenMissing() {
-  for (size_t i = 0; i < spares_.size(); ++i) {
+  for (size_t i = 0; i < spares_.size() && !stopping_; ++i) {
     if (spares_[i].open.device != nullptr || spares_[i].failed) {
       continue;
     }
@@ -159,8 +159,31 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
   }
 }
 
+// Another device may be at its path since it was opened, or none: what went to the one that is open
+// would not be found there at the next opening.
+Task<Status> SpareKeeper::LookAgain(std::string path) {
+  Task<Result<SpareDevice>> opening = shelf_.Open(path);
+  const Result<SpareDevice> opened = co_await opening;
+  Spare& spare = *Find(path);
+  spare.open = opened.ok() ? *opened : SpareDevice{};
+  spare.why = opened.ok() ? "" : opened.error().ToString();
+  if (!opened.ok()) {
+    Error error = opened.error();
+    co_return Fail(std::move(error));
+  }
+  co_return OkStatus();
+}
+
 Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path, Error& why) {
   const std::string name = array_.GetStatus().devices[device].name;
+  Task<Status> looking = LookAgain(path);
+  const Status there = co_await looking;
+  if (!there.ok()) {
+    why = there.error();
+    Tell(EventKind::kSpareFailed, name,
+         "the spare " + path + " cannot step in for " + name + ": " + why.ToString());
+    co_return Outcome::kTryAnother;
+  }
   Task<Status> replacing = array_.ReplaceDevice(device, *Find(path)->open.device);
   const Status replaced = co_await replacing;
   if (replaced.ok()) {
@@ -189,15 +212,21 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   if (!MayFill(device)) {
     // The array stops or closes, or the spare joined and something else went wrong: what it is now
     // is for the next opening to see.
-    spare.failed = true;
-    spare.why = why.ToString();
+    GiveUp(path, why);
     co_return Outcome::kLater;
   }
-  spare.failed = true;
-  spare.why = why.ToString();
+  GiveUp(path, why);
   Tell(EventKind::kSpareFailed, name,
        "the spare " + path + " failed when it was to step in for " + name + ": " + spare.why);
   co_return Outcome::kTryAnother;
+}
+
+void SpareKeeper::GiveUp(const std::string& path, const Error& why) {
+  Spare& spare = *Find(path);
+  spare.failed = true;
+  spare.why = why.ToString();
+  spare.open = {};
+  shelf_.Close(path);
 }
 
 // ------------------------------------------------------------------------------------------ verbs
@@ -246,10 +275,11 @@ Task<Status> SpareKeeper::Remove(std::string path) {
   co_return OkStatus();
 }
 
-bool SpareKeeper::Has(const std::string& path) const {
-  return std::any_of(spares_.begin(), spares_.end(), [&](const Spare& spare) {
-    return spare.path == path && spare.open.device != nullptr;
+std::string SpareKeeper::PathOf(const Device& device) const {
+  const auto spare = std::find_if(spares_.begin(), spares_.end(), [&](const Spare& candidate) {
+    return candidate.open.device == &device;
   });
+  return spare == spares_.end() ? std::string() : spare->path;
 }
 
 Task<Status> SpareKeeper::Use(uint32_t device, std::string path) {
@@ -257,7 +287,8 @@ Task<Status> SpareKeeper::Use(uint32_t device, std::string path) {
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
-  if (!Has(path)) {
+  const Spare* const spare = Find(path);
+  if (spare == nullptr || spare->open.device == nullptr) {
     co_return Fail(ErrorCode::kBusy, path + " has stepped in for another device meanwhile");
   }
   if (device >= array_.GetStatus().devices.size()) {

@@ -35,7 +35,8 @@ struct SpareDevice {
   bool fits_log = false;
 };
 
-// Whoever owns devices and array.toml. Spares are named by their absolute paths.
+// Whoever owns devices and array.toml. Spares are named by the absolute paths under which they are
+// listed; which device that is, he looks anew each time.
 class SpareShelf {
  public:
   virtual ~SpareShelf() = default;
@@ -45,10 +46,13 @@ class SpareShelf {
   // What array.toml lists.
   [[nodiscard]] virtual std::vector<std::string> Listed() const = 0;
   // A listed device that is no member of the array: opened, and made a spare again if it was only
-  // cut off while stepping in. An error says why it cannot be used.
+  // cut off while stepping in. Again for one that is open already: then it is the same device if
+  // it still is what is at the path. An error says why it cannot be used; what was open is closed.
   virtual Task<Result<SpareDevice>> Open(std::string path) = 0;
   // Makes the device a spare, whatever it holds, and lists it. Durable on return.
   virtual Task<Result<SpareDevice>> Add(std::string path) = 0;
+  // It is not used any more, and stays listed.
+  virtual void Close(const std::string& path) = 0;
   // Makes it a spare again after it was wiped for nothing.
   virtual Task<Status> PutBack(std::string path) = 0;
   // Takes it from the list and wipes what makes it a spare. kNotFound: it is none.
@@ -84,7 +88,8 @@ class SpareKeeper {
   Task<Status> Add(std::string path);
   // kNotFound: it is no spare, or stepped in meanwhile.
   Task<Status> Remove(std::string path);
-  [[nodiscard]] bool Has(const std::string& path) const;
+  // Under which path this device is a spare that can be used; empty: it is none.
+  [[nodiscard]] std::string PathOf(const Device& device) const;
   // This spare for this device, chosen by hand.
   Task<Status> Use(uint32_t device, std::string path);
 
@@ -105,6 +110,8 @@ class SpareKeeper {
   Task<void> OpenMissing();
   Task<void> Fill(uint32_t device);
   Task<Outcome> StepIn(uint32_t device, std::string path, Error& why);
+  Task<Status> LookAgain(std::string path);
+  void GiveUp(const std::string& path, const Error& why);
   [[nodiscard]] Status CheckNoMember(const std::string& path) const;
   [[nodiscard]] bool MayFill(uint32_t device) const;
   [[nodiscard]] std::string PickFor(DeviceRole role) const;

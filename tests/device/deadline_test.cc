@@ -82,8 +82,38 @@ TEST_F(Deadline, LateRequestFailsTheDeviceForGood) {
   EXPECT_EQ(device_.unanswered(), 0U);
   EXPECT_EQ(got.data()[0], std::byte{1});
   EXPECT_FALSE(Read(device_, got).ok()) << "a device that hung is not trusted again";
-  device_.TakeBack();
-  EXPECT_TRUE(Read(device_, got).ok()) << "but as a new member";
+  EXPECT_TRUE(device_.idle());
+}
+
+// Until everything has been answered, to whoever asked and from below, it may not be destroyed.
+TEST_F(Deadline, IdleOnlyWhenEverythingIsAnswered) {
+  EXPECT_TRUE(device_.idle());
+  Injection slow;
+  slow.slow_us = kDeadlineUs / 2;
+  inject_.Set(slow);
+  bool ended = false;
+  loop_.Spawn([](Device& device, bool& done) -> Task<void> {
+    Task<Status> flush = device.Flush();
+    EXPECT_TRUE((co_await flush).ok());
+    done = true;
+  }(device_, ended));
+  bool was_busy = false;
+  ASSERT_TRUE(loop_.RunUntil([&] {
+    was_busy = was_busy || !device_.idle();
+    return ended;
+  }));
+  EXPECT_TRUE(was_busy);
+  EXPECT_TRUE(device_.idle());
+}
+
+TEST_F(Deadline, WithoutOneARequestMayTakeForEver) {
+  DeadlineDevice patient(loop_, inject_, 0);
+  Injection slow;
+  slow.slow_us = 1000 * kDeadlineUs;
+  inject_.Set(slow);
+  EXPECT_TRUE(Write(patient, Filled(std::byte{3})).ok());
+  EXPECT_FALSE(patient.hung());
+  EXPECT_TRUE(patient.idle());
 }
 
 TEST_F(Deadline, SlowIsNotHung) {

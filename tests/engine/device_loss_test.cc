@@ -245,6 +245,33 @@ TEST_P(DeviceLoss, AReplacementMayFailToo) {
   test_->Kill();
 }
 
+// A new device at the path of one that is still open, since its file was deleted; and a member by
+// another name.
+TEST_P(DeviceLoss, AReplacementIsWhatItIsWhateverItIsCalled) {
+  Make();
+  Fill();
+  Array& array = *test_->array;
+  ASSERT_TRUE(RunTask(test_->loop, array.FailDevice(2, "by hand")).ok());
+  MemoryDevice same_name(array.GetStatus().devices[0].path, NewDevice(2).size_bytes());
+  EXPECT_FALSE(array.Holds(same_name));
+  const Status replaced = RunTask(test_->loop, array.ReplaceDevice(2, same_name));
+  ASSERT_TRUE(replaced.ok()) << replaced.error().message;
+  EXPECT_TRUE(array.Holds(same_name));
+  AwaitOk(2);
+  ExpectContent("rebuilt");
+  ASSERT_TRUE(RunTask(test_->loop, array.FailDevice(2, "by hand")).ok());
+  EXPECT_FALSE(array.Holds(same_name)) << "it may be destroyed";
+  Device* const member = test_->Devices()[0];
+  EXPECT_TRUE(array.Holds(*member));
+  ForwardingDevice other_way(*member);
+  const Status refused = RunTask(test_->loop, array.ReplaceDevice(2, other_way));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("is ssd0 and in use"), std::string::npos)
+      << refused.error().message;
+  test_->Kill();
+}
+
 ArrayShape SlowShape(uint32_t n, uint32_t m) {
   ArrayShape shape = SmallShape(n, m);
   shape.ssd_delays = kSsdDelays;

@@ -49,6 +49,7 @@ class PlanChange : public ::testing::Test {
     change.kind = Change::Kind::kReplaceDevice;
     change.device = device;
     change.replacement = by.name();
+    change.replacement_identity = by.identity();
     change.replacement_bytes = by.size_bytes();
     return Plan(change);
   }

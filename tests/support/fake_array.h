@@ -106,6 +106,7 @@ class FakeArray final : public Array {
     Task<Status> replacing = on_replace(device, replacement);
     co_return co_await replacing;
   }
+  [[nodiscard]] bool Holds(const Device& /*device*/) const override { return true; }
   // Tells what it was asked, in figures: the device, the replacement's size, the volume.
   Task<Result<ChangePlan>> Plan(Change change) override {
     ChangePlan plan;

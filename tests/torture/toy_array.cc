@@ -106,6 +106,7 @@ class ToyArray final : public Array {
   Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
   }
+  [[nodiscard]] bool Holds(const Device& /*device*/) const override { return true; }
   Task<Result<ChangePlan>> Plan(Change /*change*/) override {
     co_return Fail(ErrorCode::kUnsupported, "a toy makes no plans");
   }

@@ -1,0 +1,478 @@
+// An array of files, opened as a verb or the serving process opens it: which members are left out,
+// and what becomes of devices that are replaced.
+#include "cli/session.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "cli/make_file.h"
+#include "cli/probe.h"
+#include "cli/spare_shelf.h"
+#include "tests/cli/temp_dir.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr uint64_t kSsdBytes = uint64_t{16} << 20;
+constexpr uint64_t kLogBytes = uint64_t{8} << 20;
+constexpr size_t kContentBytes = size_t{1} << 20;
+
+size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+uint64_t BytesOnDisk(const std::filesystem::path& path) {
+  struct stat file {};
+  EXPECT_EQ(::stat(path.c_str(), &file), 0);
+  return static_cast<uint64_t>(file.st_blocks) * 512;
+}
+
+// A 2+1 array of files with a volume.
+class Sessions : public testing::Test {
+ protected:
+  Sessions() : content_(kContentBytes) {
+    Random random(1);
+    std::generate(content_.begin(), content_.end(),
+                  [&] { return static_cast<std::byte>(random.Next()); });
+    file_ = Create(dir_, "demo");
+    Open();
+    const auto volume = session_->Run(session_->array().CreateVolume("v", kContentBytes));
+    EXPECT_TRUE(volume.ok());
+    volume_ = *volume;
+    EXPECT_TRUE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+    Close();
+  }
+
+  static ArrayFile Create(const TempDir& dir, const std::string& name) {
+    auto loop = IoUringLoop::Create();
+    EXPECT_TRUE(loop.ok());
+    ArrayFile file;
+    file.file = dir.path() / kArrayFileName;
+    file.name = name;
+    std::vector<std::unique_ptr<FileDevice>> devices;
+    std::vector<Device*> ssds;
+    std::vector<Device*> logs;
+    for (const char* member : {"ssd0", "ssd1", "ssd2", "log0"}) {
+      const bool log = member[0] == 'l';
+      const auto path = dir.WriteSparse(member, log ? kLogBytes : kSsdBytes);
+      auto device = FileDevice::Open(**loop, path.string());
+      EXPECT_TRUE(device.ok());
+      (log ? logs : ssds).push_back(device->get());
+      devices.push_back(std::move(*device));
+      file.members.push_back({member, member});
+    }
+    CreateOptions options;
+    options.name = name;
+    options.parity = 1;
+    options.entropy = Entropy();
+    EXPECT_TRUE(RunTask(**loop, Array::Create(**loop, ssds, logs, options)).ok());
+    devices.clear();
+    file.uuid = UuidToString(ReadSuperblock(dir.path() / "ssd0")->array_uuid);
+    EXPECT_TRUE(WriteArrayFile(file).ok());
+    return file;
+  }
+
+  Status TryOpen(const MemberOptions& options = {}, const OpenOptions& open = {}) {
+    auto session = Session::Open("test", file_, options, open);
+    if (!session.ok()) {
+      return Fail(std::move(session).error());
+    }
+    session_ = std::move(*session);
+    return OkStatus();
+  }
+  void Open(const MemberOptions& options = {}) {
+    const Status opened = TryOpen(options);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+  }
+  void Close() {
+    EXPECT_TRUE(session_->Close().ok());
+    session_.reset();
+  }
+  [[nodiscard]] std::filesystem::path At(const std::string& name) const {
+    return dir_.path() / name;
+  }
+  // Everything that is due, and what waits for a moment.
+  void Turn(uint64_t us = 300'000) {
+    const auto sleeping = [us](EventLoop& loop) -> Task<Status> {
+      co_await loop.Sleep(us);
+      co_return OkStatus();
+    };
+    EXPECT_TRUE(session_->Run(sleeping(session_->loop())).ok());
+  }
+  Status Replace(uint32_t device, const std::filesystem::path& path) {
+    auto opened = session_->Run(session_->OpenDevice(path.string()));
+    if (!opened.ok()) {
+      return Fail(std::move(opened).error());
+    }
+    Status replaced = session_->Run(session_->array().ReplaceDevice(device, **opened));
+    session_->CloseDevice(**opened);
+    return replaced;
+  }
+  [[nodiscard]] DeviceState StateOf(uint32_t device) const {
+    return session_->array().GetStatus().devices[device].state;
+  }
+  void WaitUntilRebuilt() {
+    const auto whole = [&] {
+      const ArrayState state = session_->array().GetStatus().state;
+      return state == ArrayState::kClean || state == ArrayState::kActive;
+    };
+    for (int i = 0; i < 600 && !whole(); ++i) {
+      Turn(100'000);
+    }
+    ASSERT_TRUE(whole());
+  }
+  void ExpectContent() {
+    std::vector<std::byte> got(kContentBytes);
+    ASSERT_TRUE(session_->Run(session_->array().Read(volume_, 0, got)).ok());
+    EXPECT_EQ(got == content_, true);
+  }
+
+  TempDir dir_;
+  ArrayFile file_;
+  std::vector<std::byte> content_;
+  VolumeId volume_;
+  std::unique_ptr<Session> session_;
+};
+
+// The file of a failed member is deleted, and the replacement is made where it was: what is at the
+// path counts, not what was open under it.
+TEST_F(Sessions, ReplacementAtThePathOfTheFailedMemberIsTheNewFile) {
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+  std::filesystem::remove(At("ssd0"));
+  dir_.WriteSparse("ssd0", kSsdBytes);
+  ASSERT_TRUE(Replace(0, At("ssd0")).ok());
+  WaitUntilRebuilt();
+  EXPECT_GT(BytesOnDisk(At("ssd0")), kContentBytes / 2);
+  Close();
+  // With the redundancy used up elsewhere, it is all there.
+  std::filesystem::remove(At("ssd1"));
+  Open();
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  ExpectContent();
+  Close();
+}
+
+TEST_F(Sessions, MembersThatAreOutAreClosed) {
+  Open();
+  const size_t before = OpenDescriptors();
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+    std::filesystem::remove(At("ssd0"));
+    dir_.WriteSparse("ssd0", kSsdBytes);
+    const Status replaced = Replace(0, At("ssd0"));
+    ASSERT_TRUE(replaced.ok()) << replaced.error().message;
+    WaitUntilRebuilt();
+  }
+  Turn();
+  EXPECT_EQ(session_->open_devices(), 4U);
+  EXPECT_EQ(OpenDescriptors(), before);
+  ExpectContent();
+  Close();
+}
+
+// Its lock too: whoever takes a failed device out may use it for something else at once.
+TEST_F(Sessions, FailedMemberIsUnlocked) {
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(2, "by hand")).ok());
+  Turn();
+  EXPECT_EQ(session_->open_devices(), 3U);
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("ssd2").string()).ok());
+  const DeviceStatus failed = session_->array().GetStatus().devices[2];
+  EXPECT_EQ(failed.path, At("ssd2").string()) << "where it was is still told";
+  EXPECT_EQ(failed.size_bytes, kSsdBytes);
+  // And may come back as an empty one.
+  ASSERT_TRUE(Replace(2, At("ssd2")).ok());
+  WaitUntilRebuilt();
+  ExpectContent();
+  Close();
+}
+
+TEST_F(Sessions, MemberIsKnownByEveryPath) {
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+  std::filesystem::create_symlink("ssd1", At("link"));
+  std::filesystem::create_hard_link(At("ssd1"), At("hard"));
+  for (const char* name : {"ssd1", "link", "hard"}) {
+    const auto opened = session_->Run(session_->OpenDevice(At(name).string()));
+    ASSERT_FALSE(opened.ok()) << name;
+    EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(opened.error().message.find("in use"), std::string::npos) << opened.error().message;
+  }
+  Close();
+}
+
+// While a request to it is on its way, the device that was a member stays, and is not used again.
+TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
+  MemberOptions options;
+  options.io_deadline_us = 100'000;
+  Open(options);
+  Injection hang;
+  hang.hang = true;
+  ASSERT_TRUE(session_->Inject(At("ssd1").string(), hang).ok());
+  ASSERT_TRUE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+  ASSERT_TRUE(session_->Run(session_->array().FlushAll()).ok());
+  Turn();
+  EXPECT_EQ(StateOf(1), DeviceState::kFailed);
+  EXPECT_EQ(session_->open_devices(), 4U);
+  const auto again = session_->Run(session_->OpenDevice(At("ssd1").string()));
+  ASSERT_FALSE(again.ok());
+  EXPECT_NE(again.error().message.find("did not answer"), std::string::npos);
+  // Another device may have its path by now.
+  std::filesystem::rename(At("ssd1"), At("old"));
+  dir_.WriteSparse("ssd1", kSsdBytes);
+  ASSERT_TRUE(Replace(1, At("ssd1")).ok());
+  WaitUntilRebuilt();
+  ASSERT_TRUE(session_->Inject("", Injection()).ok());
+  Turn();
+  EXPECT_EQ(session_->open_devices(), 4U);
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("old").string()).ok());
+  ExpectContent();
+  Close();
+}
+
+// ------------------------------------------------------------------- what is no good member
+
+class LeftOut : public Sessions {
+ protected:
+  // Opens without this member, which is not written to, and takes what is at its path in its place.
+  void ExpectLeftOut(uint32_t device, const std::string& name, bool usable = true) {
+    const std::string before = Read(name);
+    Open();
+    ASSERT_NE(session_, nullptr);
+    EXPECT_EQ(session_->array().GetStatus().state, ArrayState::kDegraded);
+    EXPECT_EQ(StateOf(device), DeviceState::kMissing);
+    ExpectContent();
+    ASSERT_TRUE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 3U);
+    EXPECT_EQ(Read(name) == before, true) << "written to while it was out";
+    if (usable) {
+      ASSERT_TRUE(Replace(device, At(name)).ok());
+      WaitUntilRebuilt();
+      ExpectContent();
+    }
+    Close();
+  }
+  [[nodiscard]] std::string Read(const std::string& name) const {
+    std::ifstream in(At(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+};
+
+TEST_F(LeftOut, BlankDiskInItsPlace) {
+  std::filesystem::remove(At("ssd1"));
+  dir_.WriteSparse("ssd1", kSsdBytes);
+  ExpectLeftOut(1, "ssd1");
+}
+
+TEST_F(LeftOut, BlankLogDeviceInItsPlace) {
+  std::filesystem::remove(At("log0"));
+  dir_.WriteSparse("log0", kLogBytes);
+  ExpectLeftOut(3, "log0");
+}
+
+TEST_F(LeftOut, SomethingElse) {
+  dir_.Write("ssd0", std::string(kSsdBytes, 'x'));
+  ExpectLeftOut(0, "ssd0");
+}
+
+TEST_F(LeftOut, Truncated) {
+  std::filesystem::resize_file(At("ssd2"), kSsdBytes / 2);
+  ExpectLeftOut(2, "ssd2", false);
+}
+
+TEST_F(LeftOut, Empty) {
+  std::filesystem::resize_file(At("ssd2"), 0);
+  ExpectLeftOut(2, "ssd2", false);
+}
+
+TEST_F(LeftOut, ForeignAlsoWhereItComesFirst) {
+  const TempDir elsewhere;
+  const ArrayFile other = Create(elsewhere, "other");
+  std::filesystem::copy_file(elsewhere.path() / "ssd0", At("ssd0"),
+                             std::filesystem::copy_options::overwrite_existing);
+  ExpectLeftOut(0, "ssd0");
+}
+
+// Neither of two that say that they are the same member; which is one member, in any case.
+TEST_F(LeftOut, CopyOfAnotherMember) {
+  file_.members[0].path = "gone";
+  std::filesystem::copy_file(At("ssd1"), At("gone"));
+  const Status opened = TryOpen();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures) << "ssd0 is not there either";
+  for (const std::string& path : {At("gone").string(), At("ssd1").string()}) {
+    EXPECT_NE(opened.error().message.find("(" + path + ") is doubled and left out"),
+              std::string::npos)
+        << opened.error().message;
+  }
+}
+
+TEST_F(LeftOut, SameDeviceUnderTwoNames) {
+  std::filesystem::remove(At("ssd1"));
+  std::filesystem::create_symlink("ssd0", At("ssd1"));
+  Open();
+  EXPECT_EQ(StateOf(1), DeviceState::kMissing);
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  ExpectContent();
+  Close();
+}
+
+TEST_F(LeftOut, CannotBeOpened) {
+  std::filesystem::remove(At("ssd1"));
+  std::filesystem::create_directory(At("ssd1"));
+  Open();
+  EXPECT_EQ(StateOf(1), DeviceState::kMissing);
+  ExpectContent();
+  Close();
+}
+
+TEST_F(LeftOut, AsTold) {
+  MemberOptions options;
+  options.without = {"ssd2"};
+  const std::string before = Read("ssd2");
+  Open(options);
+  EXPECT_EQ(StateOf(2), DeviceState::kMissing);
+  EXPECT_EQ(session_->open_devices(), 3U);
+  ExpectContent();
+  Close();
+  EXPECT_EQ(Read("ssd2") == before, true);
+  Open();  // it is back, and gets what it missed
+  WaitUntilRebuilt();
+  Close();
+}
+
+TEST_F(LeftOut, MoreThanParityAreRefusedByName) {
+  std::filesystem::resize_file(At("ssd0"), kSsdBytes / 2);
+  std::filesystem::remove(At("ssd1"));
+  dir_.WriteSparse("ssd1", kSsdBytes);
+  const Status opened = TryOpen();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures);
+  for (const char* part : {"ssd0 (", "is truncated and left out", "ssd1 (", "is no member"}) {
+    EXPECT_NE(opened.error().message.find(part), std::string::npos) << opened.error().message;
+  }
+  // By force it can be read.
+  MemberOptions options;
+  options.read_only = true;
+  OpenOptions open;
+  open.force = true;
+  EXPECT_TRUE(TryOpen(options, open).ok());
+}
+
+TEST_F(LeftOut, HeldByAnotherIsRefused) {
+  auto loop = IoUringLoop::Create();
+  ASSERT_TRUE(loop.ok());
+  const auto held = FileDevice::Open(**loop, At("ssd1").string());
+  ASSERT_TRUE(held.ok());
+  const Status opened = TryOpen();
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kBusy);
+}
+
+// ------------------------------------------------------------------- spares and array.toml
+
+class SpareShelves : public Sessions {
+ protected:
+  FileSpareShelf Shelf() {
+    auto member = session_->Run(session_->AnyMember());
+    EXPECT_TRUE(member.ok());
+    return {*session_, file_, std::move(*member)};
+  }
+};
+
+TEST_F(SpareShelves, NoSpareWhereAMemberIsListed) {
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+  std::filesystem::remove(At("ssd0"));
+  dir_.WriteSparse("ssd0", kSsdBytes);
+  {
+    FileSpareShelf shelf = Shelf();
+    const auto added = session_->Run(shelf.Add(At("ssd0").string()));
+    ASSERT_FALSE(added.ok());
+    EXPECT_EQ(added.error().code, ErrorCode::kExists);
+    EXPECT_NE(added.error().message.find("eplog replace"), std::string::npos);
+  }
+  EXPECT_TRUE(LoadArrayFile(file_.file).ok());
+  EXPECT_EQ(BytesOnDisk(At("ssd0")), 0U) << "a refusal wrote";
+  Close();
+}
+
+TEST_F(SpareShelves, OpenedAgainItIsWhatIsThereNow) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  {
+    FileSpareShelf shelf = Shelf();
+    const std::string path = At("spare").string();
+    const auto added = session_->Run(shelf.Add(path));
+    ASSERT_TRUE(added.ok());
+    const auto same = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(same.ok());
+    EXPECT_EQ(same->device, added->device);
+    const DeviceIdentity before = added->device->identity();
+    std::filesystem::rename(path, At("away"));  // keeps its inode from being used again
+    dir_.WriteSparse("spare", kSsdBytes);
+    const auto now = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(now.ok());
+    EXPECT_NE(now->device->identity() == before, true);
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 5U);
+    ASSERT_TRUE(session_->Run(shelf.Remove(path)).ok());
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, ArrayFileThatCouldNotBeReadIsNotWritten) {
+  const std::string before = FormatArrayFile(file_);
+  const Status changed =
+      ChangeArrayFile(file_, [](ArrayFile& now) { now.spares.emplace_back("ssd1"); });
+  EXPECT_FALSE(changed.ok());
+  const auto now = LoadArrayFile(file_.file);
+  ASSERT_TRUE(now.ok());
+  EXPECT_EQ(FormatArrayFile(*now), before);
+}
+
+// ------------------------------------------------------------------- files that are made
+
+TEST_F(Sessions, FilesAreMadeInTheDirectoryOfTheArrayUnlessAsked) {
+  const TempDir elsewhere;
+  EXPECT_TRUE(MadeFile(At("new")).MayMake(file_, false).ok());
+  EXPECT_TRUE(MadeFile(At("below") / "new").MayMake(file_, false).ok());
+  EXPECT_FALSE(MadeFile(elsewhere.path() / "new").MayMake(file_, false).ok());
+  EXPECT_TRUE(MadeFile(elsewhere.path() / "new").MayMake(file_, true).ok());
+  EXPECT_FALSE(MadeFile("/dev/loop99").MayMake(file_, true).ok());
+  EXPECT_FALSE(MadeFile("/dev/disk/by-id/none").MayMake(file_, true).ok());
+  EXPECT_TRUE(MadeFile("/dev/shm/new").MayMake(file_, true).ok());
+}
+
+TEST_F(Sessions, FileThatWasMadeForNothingIsRemoved) {
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    EXPECT_TRUE(std::filesystem::exists(At("new")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(At("new")));
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    made.Keep();
+  }
+  EXPECT_TRUE(std::filesystem::exists(At("new")));
+}
+
+}  // namespace
+}  // namespace eplog::cli

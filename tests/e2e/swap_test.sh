@@ -1,0 +1,248 @@
+#!/usr/bin/env bash
+# Devices swapped under their own paths: files that are deleted and made anew, links that lead to another disk, blank
+# disks in dead ones' slots, disks that hang. What is at a path counts, not what was there; members that are out are let
+# go; what is no good member is left out with a warning; nothing makes the array wait for a device for ever.
+#
+#   swap_test.sh PATH-TO-EPLOG
+source "$(dirname "$0")/lib.sh" "$1"
+
+need_fuse
+need_programs python3 sha256sum dd
+make_work
+readonly SSD_BYTES=$((24 << 20)) LOG_BYTES=$((12 << 20))
+BELOW=        # process of the array that other arrays lie on, which is made to hang
+BELOW_MNT=$WORK/below.mnt
+
+thaw() {
+  [ -n "$BELOW" ] || return 0
+  kill -CONT "$BELOW" 2>/dev/null
+  if [ -n "$DAEMON" ]; then
+    bounded 120 "$EPLOG" umount "$MNT" >/dev/null 2>&1 && DAEMON=
+  fi
+  bounded 60 "$EPLOG" umount "$BELOW_MNT" >/dev/null 2>&1
+  alive "$BELOW" && kill -9 "$BELOW"
+  umount -l "$BELOW_MNT" 2>/dev/null
+  BELOW=
+}
+trap 'left=$?; thaw; for loop in "${LOOPS[@]}"; do losetup -d "$loop"; done; (exit $left); put_away' EXIT
+LOOPS=()
+
+refused() {  # STATUS REGEX COMMAND...: one line on standard error, besides warnings of members that are left out
+  local expected=$1 regex=$2 status=0
+  shift 2
+  "$@" >"$WORK/out" 2>"$WORK/err" || status=$?
+  [ $status -eq "$expected" ] || die "exit status $status instead of $expected: $* ($(head -c 300 "$WORK/err"))"
+  sed -i '/warning: /d' "$WORK/err"
+  [ "$(wc -l <"$WORK/err")" -eq 1 ] || die "not one line but: $(cat "$WORK/err") <- $*"
+  grep -Eq -- "$regex" "$WORK/err" || die "'$(cat "$WORK/err")' does not match '$regex' <- $*"
+  say "  $(cat "$WORK/err")"
+}
+eplog() { "$EPLOG" "$@" >"$WORK/out" 2>"$WORK/err" || die "exit status $?: eplog $*: $(head -c 500 "$WORK/err")"; }
+status_value() {
+  { "$EPLOG" status "$ARRAY" --json 2>/dev/null || [ $? -eq 3 ]; } | python3 -c "
+import json, sys
+d = json.load(sys.stdin)
+v = {x['name']: x for x in d['devices']}
+print(($1))"
+}
+wait_for() {  # EXPRESSION: until it is True
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    [ "$(status_value "$1")" = True ] && return 0
+    sleep 0.1
+  done
+  die "it does not come to that: $1; $("$EPLOG" status "$ARRAY"; "$EPLOG" events "$ARRAY" | tail -n 20)"
+}
+readonly WHOLE="d['array']['state'] in ('clean', 'active')"
+fill() { dd if=/dev/urandom of="$MNT/disk" bs=1M count=8 conv=notrunc,fsync status=none || die "a write fails"
+  sha256sum "$MNT/disk" >"$WORK/sum"; }
+verify() {
+  echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true
+  sha256sum --check --status "$WORK/sum" || lost "the volume has changed"
+}
+warned() { grep -Eq "warning: $1" "$WORK/mount.err" || die "no warning '$1' but: $(cat "$WORK/mount.err")"; }
+descriptors() { find "/proc/$DAEMON/fd" -type l | wc -l; }
+
+say "== a failed member's file is deleted, and its replacement is made in the same place"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+for ((round = 0; round < 6; ++round)); do
+  [ $round -ne 1 ] || before=$(descriptors)
+  device=ssd$((round % 3))
+  eplog fail "$ARRAY" $device
+  rm "$ARRAY/$device"
+  if ((round % 2)); then truncate -s $SSD_BYTES "$ARRAY/$device"; fi
+  eplog replace "$ARRAY" $device "$ARRAY/$device"
+  wait_for "$WHOLE"
+  verify
+done
+for ((tries = 0; tries < 600; ++tries)); do
+  deleted=$(find "/proc/$DAEMON/fd" -type l -lname '* (deleted)' -lname "$ARRAY/*" | wc -l)
+  [ "$deleted" -eq 0 ] && [ "$(descriptors)" -le "$before" ] && break
+  sleep 0.1
+done
+[ "$deleted" -eq 0 ] || die "deleted members are kept open: $(ls -l "/proc/$DAEMON/fd")"
+[ "$(descriptors)" -le "$before" ] || die "descriptors: $before, and now $(ls -l "/proc/$DAEMON/fd")"
+stop_daemon
+check_array
+for device in ssd0 ssd1 ssd2 log0; do  # each can be done without, so that all the others hold what they should
+  mv "$ARRAY/$device" "$WORK/away"
+  start_daemon --read-only
+  verify
+  stop_daemon
+  mv "$WORK/away" "$ARRAY/$device"
+done
+
+say "== a blank disk in a dead one's slot, and whatever else is no good member"
+rm "$ARRAY/ssd1" && truncate -s $SSD_BYTES "$ARRAY/ssd1"
+start_daemon
+warned "ssd1 \($ARRAY/ssd1\) is no member and left out"
+[ "$(status_value "d['array']['state'], v['ssd1']['state'], v['ssd1']['path']")" = \
+  "('degraded', 'missing', '$ARRAY/ssd1')" ] || die "$("$EPLOG" status "$ARRAY")"
+verify
+fill
+cmp -s <(head -c $SSD_BYTES /dev/zero) "$ARRAY/ssd1" || die "it was written to while it was out"
+eplog replace "$ARRAY" ssd1 "$ARRAY/ssd1"
+wait_for "$WHOLE"
+stop_daemon
+check_array
+rm "$ARRAY/ssd2" && truncate -s $SSD_BYTES "$ARRAY/ssd2"
+"$EPLOG" check "$ARRAY" >"$WORK/out" 2>"$WORK/err"
+[ $? -eq 3 ] || die "check: $(cat "$WORK/out" "$WORK/err")"
+refused 2 'ssd2 is lost already' "$EPLOG" fail "$ARRAY" ssd2
+eplog replace "$ARRAY" ssd2 "$ARRAY/ssd2"  # not mounted
+eplog rebuild "$ARRAY"
+check_array
+start_daemon --without ssd0
+warned "ssd0 .* is left out, as told"
+verify
+fill
+stop_daemon
+start_daemon
+wait_for "$WHOLE"
+verify
+stop_daemon
+check_array
+truncate -s 0 "$ARRAY/log0"
+start_daemon --read-only --force
+warned "log0 .* is no member and left out"
+verify
+stop_daemon
+rm "$ARRAY/ssd0" && truncate -s $SSD_BYTES "$ARRAY/ssd0"
+refused 1 'more than 1 members are missing: ssd0, log0.*ssd0 .* is no member' "$EPLOG" mount "$ARRAY" "$MNT"
+rm -r "$ARRAY"
+
+say "== typing errors make no files, and refusals leave none"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+refused 1 'there is no /dev/loop-none, and files are not made in /dev' "$EPLOG" replace "$ARRAY" ssd1 /dev/loop-none --make-file
+refused 1 'there is no /dev/loop-none, and files are not made in /dev' "$EPLOG" spare add "$ARRAY" /dev/loop-none
+refused 1 "there is no $WORK/new; --make-file" "$EPLOG" replace "$ARRAY" ssd1 "$WORK/new"
+refused 1 "there is no $WORK/new; --make-file" "$EPLOG" spare add "$ARRAY" "$WORK/new"
+refused 2 'ssd1 is part of the array: fail it first' "$EPLOG" replace "$ARRAY" ssd1 "$WORK/new" --make-file
+[ ! -e "$WORK/new" ] && [ ! -e /dev/loop-none ] || die "a refusal left a file"
+truncate -s $SSD_BYTES "$WORK/b0" "$WORK/b1" "$WORK/b2"
+refused 2 '--logs is missing' "$EPLOG" create "$WORK/other.toml" --level 5 --ssds "$WORK/b0,$WORK/b1,$WORK/b2"
+[ ! -e "$WORK/log0" ] || die "a log device was made beside the toml"
+eplog fail "$ARRAY" ssd0
+rm "$ARRAY/ssd0"
+refused 1 "is where ssd0 of .array. is, or was: 'eplog replace" "$EPLOG" spare add "$ARRAY" "$ARRAY/ssd0"
+[ ! -e "$ARRAY/ssd0" ] || die "a refusal left a file"
+eplog replace "$ARRAY" ssd0 "$WORK/new" --make-file
+eplog rebuild "$ARRAY"
+check_array
+start_daemon
+fill
+cp -r "$ARRAY" "$WORK/copy"
+refused 1 'process [0-9]+ serves an array with the UUID of .*/copy .*from another place' "$EPLOG" mount "$WORK/copy" "$WORK/copy.mnt"
+stop_daemon
+rm -r "$WORK/copy" "$ARRAY" "$WORK/new"
+
+swap_disks() {
+  say "== a link that leads to another disk"
+  local i
+  mkdir "$WORK/disks" "$WORK/by-path"
+  for i in 0 1 2 3 4; do
+    truncate -s $SSD_BYTES "$WORK/disks/$i"
+    LOOPS+=("$(losetup --show -f "$WORK/disks/$i")") || die "losetup"
+    ln -s "${LOOPS[$i]}" "$WORK/by-path/$i"
+  done
+  "$EPLOG" create "$ARRAY" --level 5 --ssds "$WORK/by-path/0,$WORK/by-path/1,$WORK/by-path/2" \
+    --logs "$WORK/by-path/3" >/dev/null || die "create"
+  eplog volume create "$ARRAY" disk 8M
+  start_daemon
+  fill
+  eplog fail "$ARRAY" ssd0
+  ln -sfn "${LOOPS[4]}" "$WORK/by-path/0"  # the new disk in the slot of the old one
+  eplog replace "$ARRAY" ssd0 "$WORK/by-path/0"
+  wait_for "$WHOLE"
+  verify
+  cmp -s <(head -c $SSD_BYTES /dev/zero) "$WORK/disks/4" && lost "nothing was written to the new disk"
+  stop_daemon
+  dd if=/dev/zero of="${LOOPS[0]}" bs=1M count=4 status=none  # the old one is not needed
+  check_array
+  rm -r "$ARRAY"
+}
+if losetup -f >/dev/null 2>&1; then swap_disks; else say "SKIPPED: a link that leads to another disk: no loop devices"; fi
+
+say "== devices that hang: when they are opened, when they are read, as spares"
+"$EPLOG" create "$WORK/below" --level 5 --ssds 3 --logs 1 --device-size 96M --log-size 48M >/dev/null || die "create"
+bounded 120 "$EPLOG" mount "$WORK/below" "$BELOW_MNT" >/dev/null || die "mount of the array below"
+BELOW=$("$EPLOG" status "$WORK/below" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+truncate -s $SSD_BYTES "$BELOW_MNT/ssd0" "$BELOW_MNT/spare" "$BELOW_MNT/new"
+mkdir "$ARRAY"
+truncate -s $SSD_BYTES "$ARRAY/ssd1" "$ARRAY/ssd2"
+truncate -s $LOG_BYTES "$ARRAY/log0"
+"$EPLOG" create "$ARRAY" --level 5 --ssds "$BELOW_MNT/ssd0,$ARRAY/ssd1,$ARRAY/ssd2" --logs "$ARRAY/log0" >/dev/null || die "create"
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+stop_daemon
+kill -STOP "$BELOW"
+start_daemon --io-deadline 2s || die "a first member that hangs: $(cat "$WORK/mount.err")"
+warned 'ssd0 is missing: .*does not answer'
+verify
+fill
+# Opened by the serving process itself, while everything else goes on.
+python3 - "$ARRAY/array.toml" "$BELOW_MNT/new" <<'PYTHON' >"$WORK/replaced" &
+import json, os, re, socket, sys
+uuid = re.search('uuid = "(.*)"', open(sys.argv[1]).read()).group(1)
+where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
+s = socket.socket(socket.AF_UNIX)
+s.connect(next(p for p in where if os.path.exists(p)))
+s.sendall((json.dumps({'verb': 'replace', 'device': 0, 'path': sys.argv[2]}) + '\n').encode())
+print(s.makefile().readline())
+PYTHON
+asking=$!
+sleep 1
+fill
+alive $asking || die "the replacement that hangs was answered before anything else: $(cat "$WORK/replaced")"
+wait $asking || die "no answer about the replacement that hangs"
+grep -q '"ok":false.*does not answer' "$WORK/replaced" || die "$(cat "$WORK/replaced")"
+verify
+bounded 120 "$EPLOG" umount "$MNT" >/dev/null || die "umount beside a member that hangs"
+DAEMON=
+kill -CONT "$BELOW"
+start_daemon --io-deadline 2s
+wait_for "$WHOLE"
+eplog spare add "$ARRAY" "$BELOW_MNT/spare"
+kill -STOP "$BELOW"  # ssd0 and the spare hang from now on
+fill
+wait_for "v['ssd0']['state'] == 'failed'"
+verify
+bounded 180 "$EPLOG" umount "$MNT" >/dev/null || die "umount beside a spare that hangs"
+DAEMON=
+start_daemon --io-deadline 2s
+warned 'ssd0 is missing: .*does not answer'
+verify
+kill -TERM "$DAEMON"
+for ((tries = 0; tries < 1800; ++tries)); do
+  mountpoint -q "$MNT" || break
+  sleep 0.1
+done
+mountpoint -q "$MNT" && die "SIGTERM beside a spare that hangs"
+DAEMON=
+kill -CONT "$BELOW"
+say "passed in $(elapsed) s"
