@@ -7,7 +7,6 @@
 
 #include "cli/console.h"
 #include "cli/mount_table.h"
-#include "cli/scrub_mark.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
 
@@ -78,7 +77,8 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.entropy = Entropy();
   if (!options.read_only) {
     session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
-    open.scrub_mark = KeepScrubMark(file);
+    session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
+    open.scrub_mark = session->scrub_mark_->Keeper();
     open.on_event = [raw = session.get()](const ArrayEvent& event) {
       raw->Tell(event);
       if (raw->listener_) {

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "cli/array_file.h"
 #include "cli/members.h"
+#include "cli/scrub_mark.h"
 #include "eplog/array.h"
 #include "frontend/event_log.h"
 #include "frontend/json.h"
@@ -50,6 +51,8 @@ class Session {
   void CloseDevice(const std::string& path);
   // Faults on the member at this path, or on all of them if it is empty, from now on.
   Status Inject(const std::string& path, const Injection& injection);
+  // The next scrub begins at the beginning.
+  void ForgetScrubMark() { scrub_mark_->Keep(std::nullopt); }
   // Who is told of the array's events besides the log; empty: nobody.
   void Listen(EventSink sink) { listener_ = std::move(sink); }
   // Something that happened to the array, for the log.
@@ -66,6 +69,7 @@ class Session {
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
+  std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only
   EventSink listener_;
   std::unique_ptr<Array> array_;
 };

@@ -143,7 +143,8 @@ Status Daemon::Begin() {
   KeepSpares();
   verbs_ = std::make_unique<DaemonVerbs>(
       loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
-      DaemonVerbs::Devices{options_.open_device, options_.inject, spares_.get()});
+      DaemonVerbs::Devices{options_.open_device, options_.inject, spares_.get(),
+                           options_.forget_scrub});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();
