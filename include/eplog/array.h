@@ -90,12 +90,12 @@ class Array {
   virtual Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) = 0;
   // With `replace`, a volume that has the new name is deleted in the same step.
   virtual Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) = 0;
-  // `volume` takes the name, and a volume that had it is hidden in the same step: at any moment, and
-  // over a crash, the name means one of the two. Which one was hidden; 0: nobody had the name.
+  // `volume` takes the name, and a volume that had it is hidden in the same step: at any moment,
+  // and over a crash, the name means one of the two. Which one was hidden; 0: nobody had the name.
   virtual Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) = 0;
   // Takes its name away and leaves its content to those who use it still: it is not listed, nobody
-  // finds it, and GetVolume shows it without a name. DeleteVolume ends it; if nobody calls that, the
-  // next opening for writing does.
+  // finds it, and GetVolume shows it without a name. DeleteVolume ends it; if nobody calls that,
+  // the next opening for writing does.
   virtual Task<Status> HideVolume(VolumeId volume) = 0;
   virtual Task<Status> DeleteVolume(VolumeId volume) = 0;
   [[nodiscard]] virtual std::vector<VolumeInfo> Volumes() const = 0;  // by name

@@ -11,7 +11,7 @@ bool IsUtf8(std::string_view text) {
       return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
     };
     const uint32_t lead = byte(i);
-    const size_t length = lead < 0x80                  ? 1
+    const size_t length = lead < 0x80                   ? 1
                           : lead >= 0xC2 && lead < 0xE0 ? 2
                           : lead >= 0xE0 && lead < 0xF0 ? 3
                           : lead >= 0xF0 && lead < 0xF5 ? 4
@@ -26,7 +26,8 @@ bool IsUtf8(std::string_view text) {
       }
       code = code << 6 | (byte(i + k) & 0x3F);
     }
-    const bool longer_than_needed = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    const bool longer_than_needed =
+        (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
     if (longer_than_needed || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) {
       return false;
     }

@@ -5,8 +5,8 @@
 
 namespace eplog {
 
-// Well-formed UTF-8: no byte out of place, no longer form than needed, no surrogates, nothing beyond
-// U+10FFFF.
+// Well-formed UTF-8: no byte out of place, no longer form than needed, no surrogates, nothing
+// beyond U+10FFFF.
 [[nodiscard]] bool IsUtf8(std::string_view text);
 
 }  // namespace eplog

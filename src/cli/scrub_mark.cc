@@ -67,7 +67,7 @@ std::filesystem::path ScrubMarkPath(const ArrayFile& file) {
 struct ScrubMarkFile::Shared {
   std::filesystem::path path;
   std::string uuid;
-  std::mutex mutex;                // guards what follows; never held while writing
+  std::mutex mutex;  // guards what follows; never held while writing
   std::optional<ScrubMark> newest;
   bool queued = false;
 };

@@ -96,9 +96,9 @@ Status CheckName(const std::string& name) {
             kMaxVolumeNameBytes));
   }
   if (name.starts_with(kReservedVolumePrefix)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("names that begin with {} are reserved; take another",
-                            kReservedVolumePrefix));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("names that begin with {} are reserved; take another", kReservedVolumePrefix));
   }
   return OkStatus();
 }

@@ -100,10 +100,10 @@ class ControlServer::Impl {
  private:
   struct Connection {
     int fd = -1;
-    bool answering = false;  // a request was read and its answer has not left
-    bool ready = false;      // the answer is there and its reader is not
-    bool broken = false;     // the peer is gone
-    bool evicted = false;    // hung up on, and not gone yet
+    bool answering = false;      // a request was read and its answer has not left
+    bool ready = false;          // the answer is there and its reader is not
+    bool broken = false;         // the peer is gone
+    bool evicted = false;        // hung up on, and not gone yet
     uint64_t idle_since_us = 0;  // nothing is being answered, or the answer is ready
     ControlLines in;
     std::string out;  // what the socket did not take yet
@@ -161,10 +161,9 @@ void ControlServer::Impl::AcceptAll() {
       return;
     }
     if (room == Room::kNone) {
-      const std::string busy =
-          ErrorLine({ErrorCode::kBusy, "the serving process carries out " +
-                                           std::to_string(kMaxConnections) +
-                                           " verbs already: try again when one has ended"});
+      const std::string busy = ErrorLine(
+          {ErrorCode::kBusy, "the serving process carries out " + std::to_string(kMaxConnections) +
+                                 " verbs already: try again when one has ended"});
       static_cast<void>(::send(fd, busy.data(), busy.size(), MSG_NOSIGNAL));
     }
     if (room == Room::kNone || !PeerIsAllowed(fd)) {

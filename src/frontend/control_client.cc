@@ -177,9 +177,9 @@ Status Connection::WaitReady(short events, bool soon) {
     if (Clock::now() - silent_since < patience_.silence) {
       continue;
     }
-    const Error silent = Silent("has not answered for " +
-                                std::to_string(patience_.silence.count() / 1000) +
-                                " s, to nothing; its log, and what it waits for, may tell why");
+    const Error silent =
+        Silent("has not answered for " + std::to_string(patience_.silence.count() / 1000) +
+               " s, to nothing; its log, and what it waits for, may tell why");
     if (soon) {
       return Fail(silent);
     }

@@ -45,7 +45,7 @@ class DaemonVerbs {
   struct Devices {
     OpenDevice open;
     Inject inject;
-    SpareKeeper* spares = nullptr;  // null: none may be used
+    SpareKeeper* spares = nullptr;       // null: none may be used
     std::function<void()> forget_scrub;  // the next scrub begins at the beginning; may be empty
   };
 

@@ -10,8 +10,8 @@ namespace eplog {
 
 struct EventHook {
   std::string command;
-  std::chrono::milliseconds longest;     // then it is ended, with its children
-  std::atomic<bool> stop = false;        // end it now, and begin no other
+  std::chrono::milliseconds longest;  // then it is ended, with its children
+  std::atomic<bool> stop = false;     // end it now, and begin no other
 };
 
 // `variables`: NAME=VALUE, on top of our environment. Returns when the command is gone. A command

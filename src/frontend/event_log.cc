@@ -25,9 +25,12 @@ Json OrNull(const std::string& text) {
 
 std::string Line(const char* event, const std::string& device, const Json& volume,
                  const Json& offset_bytes, const std::string& text) {
-  const Json json = {{"time", NowUtc()},  {"event", event},
-                     {"device", OrNull(device)}, {"volume", volume},
-                     {"offset_bytes", offset_bytes}, {"text", text}};
+  const Json json = {{"time", NowUtc()},
+                     {"event", event},
+                     {"device", OrNull(device)},
+                     {"volume", volume},
+                     {"offset_bytes", offset_bytes},
+                     {"text", text}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -64,11 +67,11 @@ bool EventLog::Write(std::string line) {
 }
 
 void EventLog::Call(const ArrayEvent& event, const std::string& json) {
-  std::vector<std::string> variables = {
-      std::string("EPLOG_EVENT=") + EventKindName(event.kind), "EPLOG_DEVICE=" + event.device,
-      "EPLOG_TEXT=" + event.text, "EPLOG_ARRAY=" + array_name_, "EPLOG_JSON=" + json};
-  const bool queued = calling_.Post(
-      [hook = hook_, told = std::move(variables)] { RunEventHook(*hook, told); });
+  std::vector<std::string> variables = {std::string("EPLOG_EVENT=") + EventKindName(event.kind),
+                                        "EPLOG_DEVICE=" + event.device, "EPLOG_TEXT=" + event.text,
+                                        "EPLOG_ARRAY=" + array_name_, "EPLOG_JSON=" + json};
+  const bool queued =
+      calling_.Post([hook = hook_, told = std::move(variables)] { RunEventHook(*hook, told); });
   static_cast<void>(queued);  // too many wait: this one is only in the file
 }
 

@@ -152,8 +152,8 @@ Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall c
       node->cache_stale = true;  // pages that outlived their opener; the next one drops them
     } else {
       // A cached reader may have fetched the old content while we wrote. The kernel may answer only
-      // after it got the pages that it waits for, and their reads need buffers: with as many writers
-      // here as there are buffers it would wait for ever.
+      // after it got the pages that it waits for, and their reads need buffers: with as many
+      // writers here as there are buffers it would wait for ever.
       request.GiveBackBuffer();
       Task<int> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
       co_await invalidate;

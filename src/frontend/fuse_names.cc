@@ -249,7 +249,8 @@ Task<void> FuseSession::Unlink(FuseRequest request, std::string name) {
   }
   Task<Status> hiding = array_.HideVolume(info->id);
   const Status status = co_await hiding;
-  node->unlinked = status.ok();  // not before: what is closed meanwhile would go, whatever comes of it
+  node->unlinked =
+      status.ok();  // not before: what is closed meanwhile would go, whatever comes of it
   RemoveIfUnused(node);
   request.Status(status);
 }

@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <csignal>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
@@ -407,8 +407,8 @@ TEST_F(ControlTest, AStoppedServerIsNamedAndNotWaitedFor) {
 TEST_F(ControlTest, AServerThatAnswersToNothingIsNotWaitedForForEver) {
   const ServerProcess server([this] { return ListenOnly(path_, ::geteuid()); });
   AwaitListening(path_);
-  const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}}, {},
-                                             {.silence = std::chrono::milliseconds(3000)});
+  const Result<Json> answer =
+      ControlRequest(path_, {{"verb", "echo"}}, {}, {.silence = std::chrono::milliseconds(3000)});
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
   EXPECT_NE(answer.error().message.find("has not answered"), std::string::npos)
@@ -417,9 +417,8 @@ TEST_F(ControlTest, AServerThatAnswersToNothingIsNotWaitedForForEver) {
 
 TEST_F(ControlTest, LongWorkIsWaitedFor) {
   const Served served(path_);
-  const Result<Json> answer =
-      ControlRequest(path_, {{"verb", "sleep"}, {"us", 8'000'000}}, {},
-                     {.silence = std::chrono::milliseconds(2000)});
+  const Result<Json> answer = ControlRequest(path_, {{"verb", "sleep"}, {"us", 8'000'000}}, {},
+                                             {.silence = std::chrono::milliseconds(2000)});
   EXPECT_TRUE(answer.ok()) << answer.error().ToString();
 }
 

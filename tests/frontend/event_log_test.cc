@@ -218,9 +218,7 @@ TEST_F(Events, AHookInsideTheMountDoesNotStopItsServer) {
   EPLOG_NEEDS_FUSE();
   MountSetup setup;
   std::atomic<bool> answer = false;
-  setup.prepare = [](FakeArray& array) {
-    array.AddVolume("v", std::vector<std::byte>(4096));
-  };
+  setup.prepare = [](FakeArray& array) { array.AddVolume("v", std::vector<std::byte>(4096)); };
   ServedMount mount(setup);
   std::atomic<uint64_t> reads = 0;
   mount.Do([&](FakeArray& array) {
@@ -232,7 +230,8 @@ TEST_F(Events, AHookInsideTheMountDoesNotStopItsServer) {
   EventLog::Limits limits;
   limits.hook = std::chrono::milliseconds(200);
   limits.closing = std::chrono::minutes(2);
-  auto log = std::make_unique<EventLog>("", "cat " + (mount / "v") + " > /dev/null", "tank", limits);
+  auto log =
+      std::make_unique<EventLog>("", "cat " + (mount / "v") + " > /dev/null", "tank", limits);
   const auto tell = [&](FakeArray&) { log->Add(Event(EventKind::kSlowDevice, "ssd0", "text")); };
   mount.Do(tell);
   for (int i = 0; i < 6000 && reads == 0; ++i) {
