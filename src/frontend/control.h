@@ -6,7 +6,9 @@
 // {"progress":[done,total]}, then one of
 //   {"ok":true,"result":...}
 //   {"ok":false,"error":"one line","code":"busy"}
-// and may send its next request. This file knows lines and sockets, not verbs.
+// and may send its next request. At most 64 are connected: one more, and the one that has waited for
+// nothing for longest is hung up on; if all have a verb in progress, the new one is told so. This
+// file knows lines and sockets, not verbs.
 #pragma once
 
 #include <chrono>

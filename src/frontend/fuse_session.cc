@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "frontend/fuse_calls.h"
 #include "frontend/fuse_mount.h"
+#include "frontend/side_thread.h"
 
 namespace eplog {
 namespace {
@@ -29,6 +30,8 @@ constexpr int kMessagesATurn = 64;
 // How long requests may take to end after a forced unmount while their process still waits for the
 // answer.
 constexpr uint64_t kDrainUs = 5'000'000;
+
+constexpr size_t kMaxComplaints = 100;
 
 static_assert(sizeof(fuse_ino_t) == 8);
 
@@ -45,7 +48,11 @@ void Log(enum fuse_log_level /*level*/, const char* format, va_list arguments) {
   if (mount_complaint != nullptr) {
     *mount_complaint = text;
   } else {
-    std::fprintf(stderr, "eplog: %s\n", text.c_str());
+    // A terminal or a pipe that takes nothing holds nobody up. Never destroyed: libfuse may
+    // complain until the very end.
+    static SideThread* const saying = new SideThread(kMaxComplaints);
+    const bool said = saying->Post([text] { std::fprintf(stderr, "eplog: %s\n", text.c_str()); });
+    static_cast<void>(said);
   }
 }
 

@@ -18,6 +18,7 @@ struct SideThread::Shared {
   std::condition_variable wake;
   std::condition_variable idle;
   std::deque<std::function<void()>> waiting;
+  bool started = false;
   bool running = false;
   bool stop = false;
 };
@@ -29,15 +30,16 @@ SideThread::~SideThread() {
 }
 
 bool SideThread::Post(std::function<void()> job) {
+  bool first = false;
   {
     const std::lock_guard lock(shared_->mutex);
     if (shared_->stop || shared_->waiting.size() >= shared_->most_waiting) {
       return false;
     }
     shared_->waiting.push_back(std::move(job));
+    first = !std::exchange(shared_->started, true);
   }
-  if (!started_) {
-    started_ = true;
+  if (first) {
     Start();
   }
   shared_->wake.notify_one();

@@ -36,7 +36,6 @@ class SideThread {
   void Start();
 
   std::shared_ptr<Shared> shared_;  // also the thread's, which may outlive this
-  bool started_ = false;
 };
 
 }  // namespace eplog

@@ -219,7 +219,10 @@ TEST(Array, AVolumeIsReplacedAtOneMomentOverAKillToo) {
   const auto new_bytes = RandomBytes(random, 100000);
   uint32_t olds = 0;
   uint32_t news = 0;
-  for (uint64_t after_us = 0; after_us < 4000; after_us += 50) {
+  shape.n = 4;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{8} << 20;
+  for (uint64_t after_us = 0; after_us < 4000; after_us += 80) {
     TestArray test(shape);
     const VolumeId was = test.CreateVolume("v", 1 << 20);
     const VolumeId is = test.CreateVolume("new", 1 << 20);

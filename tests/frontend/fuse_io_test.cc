@@ -384,9 +384,11 @@ TEST(FuseData, ManyDirectWritersBesideCachedReadersLeaveRoomForTheReads) {
   for (size_t i = 0; i < kFiles; ++i) {
     const std::string path = mount / ("v" + std::to_string(i));
     files.push_back(std::make_unique<File>(path, O_RDONLY));
-    const int reading = files.back()->fd();
     files.push_back(std::make_unique<File>(path, O_RDWR | O_DIRECT));
-    const int direct = files.back()->fd();
+  }
+  for (size_t i = 0; i < kFiles; ++i) {
+    const int reading = files[2 * i]->fd();
+    const int direct = files[2 * i + 1]->fd();
     threads.emplace_back([&, direct, i] {
       const AlignedBytes bytes(4096, i);
       for (int n = 0; n < 300; ++n) {
