@@ -34,7 +34,7 @@ OURS = re.compile(
     r"eplog::(FileDevice::Open|LockFile|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|UnmountPath|"
     r"SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|cli::(ChangeArrayFile|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblock|"
-    r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer))(?=\()"
+    r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer))(?=[(\[])"
 )
 
 
@@ -49,8 +49,9 @@ def blocking(symbol):
     if "(" not in symbol and "::" not in symbol:
         name = stem(symbol)
         return name if name in STEMS else None
-    match = CXX.search(symbol) or OURS.search(symbol)
-    return match.group(0).rstrip("(") if match else None
+    # Of others' functions by name, not by what they are given.
+    match = OURS.match(symbol) if symbol.startswith("eplog::") else CXX.search(symbol)
+    return match.group(0) if match else None
 
 
 def wanted(libraries):
