@@ -60,7 +60,8 @@ Status CheckDirectory(const std::string& socket_path) {
   if (!S_ISDIR(info.st_mode) || !Trusted(info.st_uid)) {
     return Untrusted("control directory " + directory + " belongs to user " +
                      std::to_string(info.st_uid) +
-                     ", so that nothing in it is believed; remove it, or have its owner do so");
+                     ", so that nothing in it is believed; remove it, or set XDG_RUNTIME_DIR to a "
+                     "directory of your own");
   }
   if ((info.st_mode & 0022) != 0) {
     return Untrusted("control directory " + directory +
