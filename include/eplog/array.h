@@ -40,6 +40,9 @@ struct VolumeInfo {
 
 inline constexpr uint64_t kMaxVolumeBytes = uint64_t{1} << 50;
 inline constexpr size_t kMaxVolumeNameBytes = 200;
+// What begins like this is nobody's to give to a volume. One that was given such a name by an
+// earlier version is a volume like any other.
+inline constexpr std::string_view kReservedVolumePrefix = ".eplog-deleted-";
 
 // What becomes of a range that is trimmed; it reads as zeros either way.
 enum class TrimMode : uint8_t {
@@ -79,13 +82,21 @@ class Array {
   virtual Task<Status> Close() = 0;
 
   // ---- volumes. Each change is durable on return.
-  // Names: 1 ... 200 bytes of UTF-8 without '/' and control characters, not "." or "..".
+  // Names: 1 ... 200 bytes of UTF-8 without '/' and control characters, not "." or "..", and not
+  // reserved.
   virtual Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) = 0;
   // Growing is free (thin). What is cut off by shrinking is gone and reads zero if the volume grows
   // again.
   virtual Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) = 0;
   // With `replace`, a volume that has the new name is deleted in the same step.
   virtual Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) = 0;
+  // `volume` takes the name, and a volume that had it is hidden in the same step: at any moment,
+  // and over a crash, the name means one of the two. Which one was hidden; 0: nobody had the name.
+  virtual Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) = 0;
+  // Takes its name away and leaves its content to those who use it still: it is not listed, nobody
+  // finds it, and GetVolume shows it without a name. DeleteVolume ends it; if nobody calls that,
+  // the next opening for writing does.
+  virtual Task<Status> HideVolume(VolumeId volume) = 0;
   virtual Task<Status> DeleteVolume(VolumeId volume) = 0;
   [[nodiscard]] virtual std::vector<VolumeInfo> Volumes() const = 0;  // by name
   [[nodiscard]] virtual std::optional<VolumeInfo> FindVolume(std::string_view name) const = 0;

@@ -256,6 +256,9 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.inject = [opened](const std::string& path, const Injection& injection) {
     return opened->Inject(path, injection);
   };
+  if (!command.read_only) {
+    serve.forget_scrub = [opened] { opened->ForgetScrubMark(); };
+  }
   std::unique_ptr<FileSpareShelf> spares;
   const auto member = opened->Run(opened->AnyMember());
   if (!command.read_only && member.ok()) {

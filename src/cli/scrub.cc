@@ -84,7 +84,7 @@ int RunScrub(const ScrubCommand& command) {
     EPLOG_TRY(report);
     return ReportToJson(*report);
   };
-  const Json request = {{"verb", kVerb}, {"repair", command.repair}};
+  const Json request = {{"verb", kVerb}, {"repair", command.repair}, {"restart", command.restart}};
   const auto report = AskOrOpen(kVerb, *file, request, offline, bar.Sink());
   bar.Finish();
   if (!report.ok()) {

@@ -1,13 +1,19 @@
 #include "cli/scrub_mark.h"
 
+#include <chrono>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "frontend/json.h"
 
 namespace eplog::cli {
 namespace {
+
+// How long the end of the process waits for the last mark.
+constexpr auto kClosing = std::chrono::seconds(5);
 
 std::optional<ScrubMark> Load(const std::filesystem::path& path, const std::string& uuid) {
   std::ifstream in(path, std::ios::binary);
@@ -57,19 +63,59 @@ std::filesystem::path ScrubMarkPath(const ArrayFile& file) {
   return file.file.parent_path() / "scrub.json";
 }
 
-ScrubMarkKeeper KeepScrubMark(const ArrayFile& file) {
-  ScrubMarkKeeper keeper;
-  keeper.load = [path = ScrubMarkPath(file), uuid = file.uuid] { return Load(path, uuid); };
-  keeper.save = [path = ScrubMarkPath(file),
-                 uuid = file.uuid](const std::optional<ScrubMark>& mark) {
-    if (mark) {
-      Save(path, uuid, *mark);
-    } else {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
+// The newest mark, for whoever writes it next.
+struct ScrubMarkFile::Shared {
+  std::filesystem::path path;
+  std::string uuid;
+  std::mutex mutex;  // guards what follows; never held while writing
+  std::optional<ScrubMark> newest;
+  bool queued = false;
+};
+
+ScrubMarkFile::ScrubMarkFile(const ArrayFile& file) : shared_(std::make_shared<Shared>()) {
+  shared_->path = ScrubMarkPath(file);
+  shared_->uuid = file.uuid;
+  shared_->newest = Load(shared_->path, file.uuid);
+}
+
+ScrubMarkFile::~ScrubMarkFile() {
+  writing_.Finish(kClosing);
+}
+
+std::optional<ScrubMark> ScrubMarkFile::newest() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->newest;
+}
+
+void ScrubMarkFile::Keep(const std::optional<ScrubMark>& mark) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->newest = mark;
+    if (std::exchange(shared_->queued, true)) {
+      return;  // whoever is about to write takes this one
     }
-  };
-  return keeper;
+  }
+  const bool queued = writing_.Post([shared = shared_] { WriteNewest(*shared); });
+  static_cast<void>(queued);  // one at a time: there is always room
+}
+
+void ScrubMarkFile::WriteNewest(Shared& shared) {
+  std::optional<ScrubMark> mark;
+  {
+    const std::lock_guard lock(shared.mutex);
+    mark = shared.newest;
+    shared.queued = false;
+  }
+  if (mark) {
+    Save(shared.path, shared.uuid, *mark);
+  } else {
+    std::error_code ignored;
+    std::filesystem::remove(shared.path, ignored);
+  }
+}
+
+ScrubMarkKeeper ScrubMarkFile::Keeper() {
+  return {[this] { return newest(); }, [this](const auto& mark) { Keep(mark); }};
 }
 
 void ForgetScrubMark(const ArrayFile& file) {

@@ -11,7 +11,6 @@
 #include "cli/console.h"
 #include "cli/mount_table.h"
 #include "cli/probe.h"
-#include "cli/scrub_mark.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
 
@@ -90,7 +89,8 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.entropy = Entropy();
   if (!options.read_only) {
     session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
-    open.scrub_mark = KeepScrubMark(file);
+    session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
+    open.scrub_mark = session->scrub_mark_->Keeper();
     open.on_event = [raw = session.get()](const ArrayEvent& event) {
       raw->Tell(event);
       if (event.kind == EventKind::kDeviceFailed || event.kind == EventKind::kLogDeviceLost) {

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "cli/array_file.h"
 #include "cli/members.h"
+#include "cli/scrub_mark.h"
 #include "eplog/array.h"
 #include "eplog/examine.h"
 #include "format/superblock.h"
@@ -62,6 +63,8 @@ class Session {
   Task<Result<Superblock>> AnyMember();
   // Faults on the member at this path, or on all of them if it is empty, from now on.
   Status Inject(const std::string& path, const Injection& injection);
+  // The next scrub begins at the beginning.
+  void ForgetScrubMark() { scrub_mark_->Keep(std::nullopt); }
   // Who is told of the array's events besides the log; empty: nobody.
   void Listen(EventSink sink) { listener_ = std::move(sink); }
   // Something that happened to the array, for the log.
@@ -87,6 +90,7 @@ class Session {
   bool letting_go_ = false;
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
+  std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only
   EventSink listener_;
   std::unique_ptr<Array> array_;
 };

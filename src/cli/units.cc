@@ -8,6 +8,8 @@
 #include <cmath>
 #include <optional>
 
+#include "base/utf8.h"
+
 namespace eplog::cli {
 namespace {
 
@@ -147,30 +149,9 @@ Result<uint32_t> ParsePercent(std::string_view text) {
 }
 
 bool IsPlainText(std::string_view text) {
-  const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
-  for (size_t i = 0; i < text.size();) {
-    const unsigned char first = byte(i);
-    const size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first < 0x20 || first == 0x7F || (first >= 0x80 && first < 0xC2) || first > 0xF4 ||
-        text.size() - i < length) {
-      return false;
-    }
-    for (size_t j = 1; j < length; ++j) {
-      if ((byte(i + j) & 0xC0) != 0x80) {
-        return false;
-      }
-    }
-    // Too long a form, half of a UTF-16 pair, beyond Unicode.
-    if (length > 2) {
-      const unsigned char second = byte(i + 1);
-      if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-          (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) {
-        return false;
-      }
-    }
-    i += length;
-  }
-  return true;
+  return IsUtf8(text) && std::none_of(text.begin(), text.end(), [](char c) {
+           return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+         });
 }
 
 std::string TypedSize(uint64_t bytes) {

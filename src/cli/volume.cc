@@ -95,6 +95,11 @@ Status CheckName(const std::string& name) {
             "not '.' or '..'",
             kMaxVolumeNameBytes));
   }
+  if (name.starts_with(kReservedVolumePrefix)) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("names that begin with {} are reserved; take another", kReservedVolumePrefix));
+  }
   return OkStatus();
 }
 

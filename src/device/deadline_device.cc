@@ -37,24 +37,37 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
   ++*unanswered_;
   ++inside_;
   const uint64_t until = loop_.NowUs() + deadline_us_;
+  const auto place = waiting_.insert(waiting_.end(), request.get());
   loop_.Start(Carry(request, std::move(task), unanswered_));
   while (!request->done && deadline_us_ == 0) {
     co_await request->answered.Wait();
   }
-  while (!request->done && loop_.NowUs() < until) {
+  while (!request->done && !hung_ && loop_.NowUs() < until) {
     co_await request->answered.WaitUntil(until);
   }
   // If this process was stopped for long, the answers are there and only not seen yet: the loop
   // looks for them between timers.
-  for (int look = 0; look < 2 && !request->done; ++look) {
+  for (int look = 0; look < 2 && !request->done && !hung_; ++look) {
     co_await request->answered.WaitUntil(loop_.NowUs() + kLastLookUs);
   }
   --inside_;
+  waiting_.erase(place);
   if (!request->done) {
-    hung_ = true;
+    GiveUp();
     co_return Fail(Hung());
   }
   co_return std::move(request->status);
+}
+
+// What else is on its way to the device has hardly a chance to be answered, and who asked would
+// wait for up to another deadline.
+void DeadlineDevice::GiveUp() {
+  if (std::exchange(hung_, true)) {
+    return;
+  }
+  for (Request* request : waiting_) {
+    request->answered.NotifyAll();
+  }
 }
 
 Task<Status> DeadlineDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {

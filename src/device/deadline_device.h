@@ -1,6 +1,8 @@
 // DeadlineDevice: no request takes longer than its deadline, whatever the device below does. One
 // that is not answered by then fails with kDeviceFailed; from then on the device counts as hung and
-// everything fails at once. Without a deadline (0) it only counts what is in flight.
+// everything fails at once, also what is on its way to it: nobody waits longer for the device than
+// one deadline from the first request that it does not answer. Without a deadline (0) it only counts
+// what is in flight.
 //
 // A request that hangs may still be answered some day. Until then what it works on has to live:
 // reads go to memory of the wrapper and are copied when they come in time; a write that comes late
@@ -10,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <span>
 #include <vector>
@@ -53,6 +56,7 @@ class DeadlineDevice final : public ForwardingDevice {
   static Task<void> Carry(RequestPtr request, Task<Status> task,
                           std::shared_ptr<uint64_t> unanswered);
   Task<Status> Await(RequestPtr request, Task<Status> task);
+  void GiveUp();
   [[nodiscard]] Error Hung() const;
 
   EventLoop& loop_;
@@ -60,6 +64,7 @@ class DeadlineDevice final : public ForwardingDevice {
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   bool hung_ = false;
   uint64_t inside_ = 0;  // requests whose caller has no answer yet
+  std::list<Request*> waiting_;  // somebody waits for these here
   std::shared_ptr<uint64_t> unanswered_ = std::make_shared<uint64_t>(0);
 };
 

@@ -299,6 +299,22 @@ Task<Status> ArrayImpl::RenameVolume(VolumeId volume, std::string new_name, bool
   co_return co_await renaming;
 }
 
+Task<Result<VolumeId>> ArrayImpl::RenameVolumeOver(VolumeId volume, std::string new_name) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Result<VolumeId>> renaming = volumes_.RenameOver(volume, std::move(new_name));
+  co_return co_await renaming;
+}
+
+Task<Status> ArrayImpl::HideVolume(VolumeId volume) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> hiding = volumes_.Hide(volume);
+  co_return co_await hiding;
+}
+
 Task<Status> ArrayImpl::DeleteVolume(VolumeId volume) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
@@ -310,7 +326,7 @@ Task<Status> ArrayImpl::DeleteVolume(VolumeId volume) {
 std::vector<VolumeInfo> ArrayImpl::Volumes() const {
   std::vector<VolumeInfo> list;
   for (const auto& [id, volume] : core_.state->volumes.all()) {
-    if (!volume.deleting) {
+    if (!volume.deleting && !eplog::Volumes::Hidden(volume)) {
       list.push_back(volumes_.Info(volume));
     }
   }
@@ -320,7 +336,9 @@ std::vector<VolumeInfo> ArrayImpl::Volumes() const {
 
 std::optional<VolumeInfo> ArrayImpl::FindVolume(std::string_view name) const {
   const Volume* volume = core_.state->volumes.FindByName(name);
-  return volume == nullptr ? std::nullopt : std::optional(volumes_.Info(*volume));
+  return volume == nullptr || eplog::Volumes::Hidden(*volume)
+             ? std::nullopt
+             : std::optional(volumes_.Info(*volume));
 }
 
 std::optional<VolumeInfo> ArrayImpl::GetVolume(VolumeId id) const {

@@ -51,6 +51,8 @@ class ArrayImpl final : public Array {
   Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
   Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) override;
   Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) override;
+  Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) override;
+  Task<Status> HideVolume(VolumeId volume) override;
   Task<Status> DeleteVolume(VolumeId volume) override;
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;

@@ -55,6 +55,7 @@ struct EngineHooks {
   uint32_t headers_a_ring_block = 0;     // 0 = as many as fit
   uint32_t checkpoint_step_bytes = 0;    // others may run after so much of a checkpoint; 0 = rarely
   bool incremental_checkpoints = false;  // wherever one fits, however long
+  bool reserved_names = false;           // volumes may get them, as from earlier versions
 
   // Coverage, counted by the engine.
   uint64_t log_wraps = 0;

@@ -1,9 +1,11 @@
 #include "engine/volumes.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace eplog {
 namespace {
@@ -11,7 +13,24 @@ namespace {
 // Stripes whose rows are locked while one batch of extents is freed.
 constexpr uint32_t kFreeBatchStripes = 1024;
 
+// The name of a volume that has none. CheckName has never let a control character pass, so it is no
+// one's who has a name; earlier versions take what begins like this for one that was deleted while
+// open, which it is.
+constexpr char kHiddenEnd = '\x7F';
+
+std::string HiddenName(VolumeId id) {
+  return std::string(kReservedVolumePrefix) + std::to_string(id.value) + kHiddenEnd;
+}
+
+tl::unexpected<Error> NoSuchVolume() {
+  return Fail(ErrorCode::kNotFound, "no such volume");
+}
+
 }  // namespace
+
+bool Volumes::Hidden(const Volume& volume) {
+  return volume.name.starts_with(kReservedVolumePrefix) && volume.name.ends_with(kHiddenEnd);
+}
 
 Status Volumes::CheckName(std::string_view name) {
   const bool bad = name.empty() || name.size() > kMaxVolumeNameBytes || name == "." ||
@@ -23,6 +42,19 @@ Status Volumes::CheckName(std::string_view name) {
                 "a volume name has 1 to 200 bytes, no '/' and no control characters, and is not "
                 "'.' or '..'");
   }
+  if (!IsUtf8(name)) {
+    return Fail(ErrorCode::kInvalidArgument, "a volume name is UTF-8, and this one is not");
+  }
+  return OkStatus();
+}
+
+Status Volumes::MayTake(std::string_view name) const {
+  EPLOG_TRY(CheckName(name));
+  if (name.starts_with(kReservedVolumePrefix) && !core_.hooks.reserved_names) {
+    return Fail(ErrorCode::kInvalidArgument, "names that begin with " +
+                                                 std::string(kReservedVolumePrefix) +
+                                                 " are reserved; take another");
+  }
   return OkStatus();
 }
 
@@ -30,14 +62,17 @@ Status Volumes::CheckSize(uint64_t size_bytes) const {
   // Extents of a volume are numbered with 32 bits.
   const uint64_t most = std::min(kMaxVolumeBytes, core_.geometry.extent_data_bytes() * UINT32_MAX);
   if (size_bytes > most) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "a volume of this array has at most " + std::to_string(most) + " bytes");
+    Error error;
+    error.code = ErrorCode::kInvalidArgument;
+    error.errno_value = EFBIG;
+    error.message = "a volume of this array has at most " + std::to_string(most) + " bytes";
+    return Fail(std::move(error));
   }
   return OkStatus();
 }
 
 VolumeInfo Volumes::Info(const Volume& volume) const {
-  return {volume.id, volume.name, volume.size_bytes,
+  return {volume.id, Hidden(volume) ? "" : volume.name, volume.size_bytes,
           volume.extents.count() * core_.geometry.extent_data_bytes()};
 }
 
@@ -80,7 +115,7 @@ Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable, bo
 }
 
 Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
-  Status valid = CheckName(name);
+  Status valid = MayTake(name);
   EPLOG_CO_TRY(valid);
   Status sane = CheckSize(size_bytes);
   EPLOG_CO_TRY(sane);
@@ -105,26 +140,22 @@ Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
 }
 
 Task<Status> Volumes::Rename(VolumeId id, std::string new_name, bool replace) {
-  Status valid = CheckName(new_name);
+  Status valid = MayTake(new_name);
   EPLOG_CO_TRY(valid);
   Task<AsyncMutex::Guard> locking = changes_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
-  VolumeTable& table = core_.state->volumes;
-  const Volume* volume = table.Find(id);
-  if (volume == nullptr || volume->deleting) {
-    co_return Fail(ErrorCode::kNotFound, "no such volume");
-  }
-  if (volume->name == new_name) {
+  Result<VolumeId> other = FindOther(id, new_name);
+  EPLOG_CO_TRY(other);
+  const VolumeId victim = *other;
+  if (victim == id) {
     co_return OkStatus();
+  }
+  if (victim.value != 0 && !replace) {
+    co_return Fail(ErrorCode::kExists, "a volume named '" + new_name + "' exists already");
   }
   std::vector<VolumeRecord> records;
   std::shared_ptr<Gate> gate;
-  VolumeId victim;
-  if (const Volume* other = table.FindByName(new_name)) {
-    if (!replace) {
-      co_return Fail(ErrorCode::kExists, "a volume named '" + new_name + "' exists already");
-    }
-    victim = other->id;
+  if (victim.value != 0) {
     Task<std::shared_ptr<Gate>> entering = Enter(victim, true);
     gate = co_await entering;
     records.emplace_back(VolumeDeleted{victim});
@@ -139,6 +170,53 @@ Task<Status> Volumes::Rename(VolumeId id, std::string new_name, bool replace) {
   co_return status;
 }
 
+// Who has the name now: `id` itself, 0 for nobody. kNotFound: there is no volume `id`.
+Result<VolumeId> Volumes::FindOther(VolumeId id, std::string_view name) const {
+  const Volume* volume = core_.state->volumes.Find(id);
+  if (volume == nullptr || volume->deleting) {
+    return NoSuchVolume();
+  }
+  const Volume* other = core_.state->volumes.FindByName(name);
+  return other == nullptr ? VolumeId(0) : other->id;
+}
+
+// One entry takes the name from the one and gives it to the other.
+Task<Result<VolumeId>> Volumes::RenameOver(VolumeId id, std::string new_name) {
+  Status valid = MayTake(new_name);
+  EPLOG_CO_TRY(valid);
+  Task<AsyncMutex::Guard> locking = changes_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  Result<VolumeId> other = FindOther(id, new_name);
+  EPLOG_CO_TRY(other);
+  if (*other == id) {
+    co_return VolumeId(0);
+  }
+  std::vector<VolumeRecord> records;
+  if (other->value != 0) {
+    records.emplace_back(VolumeRenamed{*other, HiddenName(*other)});
+  }
+  records.emplace_back(VolumeRenamed{id, std::move(new_name)});
+  Task<Status> append = Append(std::move(records), true);
+  Status status = co_await append;
+  EPLOG_CO_TRY(status);
+  co_return *other;
+}
+
+Task<Status> Volumes::Hide(VolumeId id) {
+  Task<AsyncMutex::Guard> locking = changes_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  const Volume* volume = core_.state->volumes.Find(id);
+  if (volume == nullptr || volume->deleting) {
+    co_return NoSuchVolume();
+  }
+  if (Hidden(*volume)) {
+    co_return OkStatus();
+  }
+  std::vector<VolumeRecord> records = {VolumeRenamed{id, HiddenName(id)}};
+  Task<Status> append = Append(std::move(records), true);
+  co_return co_await append;
+}
+
 Task<Status> Volumes::Delete(VolumeId id) {
   Task<AsyncMutex::Guard> locking = changes_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
@@ -146,7 +224,7 @@ Task<Status> Volumes::Delete(VolumeId id) {
   const std::shared_ptr<Gate> gate = co_await entering;
   const Volume* volume = core_.state->volumes.Find(id);
   if (volume == nullptr || volume->deleting) {
-    co_return Fail(ErrorCode::kNotFound, "no such volume");
+    co_return NoSuchVolume();
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
   Task<Status> append = Append(std::move(records), true, true);
@@ -162,6 +240,9 @@ void Volumes::Open() {
     if (volume.deleting) {
       background_.Add();
       core_.loop.Spawn(FreeDeleted(VolumeId(id)));
+    } else if (Hidden(volume)) {
+      background_.Add();
+      core_.loop.Spawn(DeleteHidden(VolumeId(id)));
     } else if (!ExtentsBeyond(volume).empty()) {
       // Alone from the beginning: a write that waits inside for the extents that this frees would
       // keep it out for ever.
@@ -170,6 +251,15 @@ void Volumes::Open() {
           FinishShrinking(VolumeId(id), std::make_shared<Gate>(GateOf(VolumeId(id)), true)));
     }
   }
+}
+
+// Whoever used it is gone.
+Task<void> Volumes::DeleteHidden(VolumeId id) {
+  Task<Status> deleting = Delete(id);
+  const Status status = co_await deleting;
+  static_cast<void>(status);  // the array is full or has stopped: the next opening tries again
+  background_.Done();
+  assigned_.NotifyAll();
 }
 
 Task<void> Volumes::Close() {
@@ -290,7 +380,7 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
   const std::shared_ptr<Gate> gate = co_await entering;
   const Volume* volume = core_.state->volumes.Find(id);
   if (volume == nullptr || volume->deleting) {
-    co_return Fail(ErrorCode::kNotFound, "no such volume");
+    co_return NoSuchVolume();
   }
   const uint64_t old_size = volume->size_bytes;
   if (size_bytes == old_size) {

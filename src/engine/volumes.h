@@ -39,9 +39,12 @@ class Volumes {
   Task<Result<VolumeId>> Create(std::string name, uint64_t size_bytes);
   Task<Status> Resize(VolumeId id, uint64_t size_bytes);
   Task<Status> Rename(VolumeId id, std::string new_name, bool replace);
+  Task<Result<VolumeId>> RenameOver(VolumeId id, std::string new_name);
+  Task<Status> Hide(VolumeId id);
   Task<Status> Delete(VolumeId id);
 
-  // Resumes what a crash interrupted: freeing the extents of deleted and shrunk volumes.
+  // Resumes what a crash interrupted: freeing the extents of deleted and shrunk volumes, deleting
+  // hidden ones.
   void Open();
   // Until background freeing has ended; it ends early once `closing`.
   Task<void> Close();
@@ -75,7 +78,9 @@ class Volumes {
   }
 
   [[nodiscard]] Status CheckSize(uint64_t size_bytes) const;
-  static Status CheckName(std::string_view name);
+  static Status CheckName(std::string_view name);  // as bytes
+  [[nodiscard]] Status MayTake(std::string_view name) const;
+  static bool Hidden(const Volume& volume);
   // Extents that are assigned to no live byte and on their way back: they count as free.
   [[nodiscard]] uint64_t ExtentsComingBack() const;
   [[nodiscard]] VolumeInfo Info(const Volume& volume) const;
@@ -94,6 +99,8 @@ class Volumes {
   Task<Status> FreeExtents(VolumeId owner, std::vector<ExtentIndex> extents);
   Task<Status> FreeRun(VolumeId owner, ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);
+  Task<void> DeleteHidden(VolumeId id);
+  [[nodiscard]] Result<VolumeId> FindOther(VolumeId id, std::string_view name) const;
   Task<void> FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate);
   [[nodiscard]] std::vector<ExtentIndex> ExtentsBeyond(const Volume& volume) const;
   Task<Status> CleanBeyond(VolumeId id, uint64_t size_bytes);

@@ -23,8 +23,11 @@
 namespace eplog {
 namespace {
 
+// More than that, and those that wait for nothing go.
 constexpr size_t kMaxConnections = 64;
 constexpr uint64_t kAcceptRetryUs = 100'000;
+// Who has just come is about to ask.
+constexpr uint64_t kIdleUs = 100'000;
 
 // Names never reach an error line unless they are valid text: invalid bytes are replaced.
 std::string Dump(const Json& json) {
@@ -97,14 +100,19 @@ class ControlServer::Impl {
  private:
   struct Connection {
     int fd = -1;
-    bool answering = false;  // a request was read and its answer has not left
-    bool broken = false;     // the peer is gone
+    bool answering = false;      // a request was read and its answer has not left
+    bool ready = false;          // the answer is there and its reader is not
+    bool broken = false;         // the peer is gone
+    bool evicted = false;        // hung up on, and not gone yet
+    uint64_t idle_since_us = 0;  // nothing is being answered, or the answer is ready
     ControlLines in;
     std::string out;  // what the socket did not take yet
   };
 
   Task<void> Accept();
   void AcceptAll();
+  enum class Room : uint8_t { kThere, kSoon, kNone };
+  Room MakeRoom();
   Task<void> Serve(Connection& connection);
   Task<bool> ReadLine(Connection& connection, std::string& line);
   Task<void> Answer(Connection& connection, std::string line);
@@ -117,7 +125,7 @@ class ControlServer::Impl {
   ControlHandler handler_;
   int listen_fd_;
   bool accepting_ = true;
-  bool out_of_descriptors_ = false;
+  bool again_ = false;  // somebody waits who could not be let in
   std::list<Connection> connections_;
   Event changed_;  // a connection ended or went idle
   WaitGroup ended_;
@@ -133,7 +141,7 @@ Task<void> ControlServer::Impl::Accept() {
     // A shutdown of the listening socket also wakes this.
     static_cast<void>(co_await loop_.PollAdd(listen_fd_, POLLIN));
     AcceptAll();
-    if (std::exchange(out_of_descriptors_, false) && accepting_) {
+    if (std::exchange(again_, false) && accepting_) {
       co_await loop_.Sleep(kAcceptRetryUs);
     }
   }
@@ -142,20 +150,60 @@ Task<void> ControlServer::Impl::Accept() {
 
 void ControlServer::Impl::AcceptAll() {
   while (accepting_) {
-    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) {
-      out_of_descriptors_ = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    const Room room = MakeRoom();
+    if (room == Room::kSoon) {
+      again_ = true;
       return;
     }
-    if (connections_.size() >= kMaxConnections || !PeerIsAllowed(fd)) {
+    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      again_ = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+      return;
+    }
+    if (room == Room::kNone) {
+      const std::string busy = ErrorLine(
+          {ErrorCode::kBusy, "the serving process carries out " + std::to_string(kMaxConnections) +
+                                 " verbs already: try again when one has ended"});
+      static_cast<void>(::send(fd, busy.data(), busy.size(), MSG_NOSIGNAL));
+    }
+    if (room == Room::kNone || !PeerIsAllowed(fd)) {
       ::close(fd);
       continue;
     }
     Connection& connection = connections_.emplace_back();
     connection.fd = fd;
+    connection.idle_since_us = loop_.NowUs();
     ended_.Add();
     loop_.Spawn(Serve(connection));
   }
+}
+
+// Whoever only keeps a connection, or does not take his answer, gives way to one who asks for
+// something: the one that came first.
+ControlServer::Impl::Room ControlServer::Impl::MakeRoom() {
+  size_t living = 0;
+  bool any_idle = false;
+  Connection* leaves = nullptr;
+  for (Connection& connection : connections_) {
+    living += connection.evicted ? 0 : 1;
+    if (connection.evicted || (connection.answering && !connection.ready)) {
+      continue;
+    }
+    any_idle = true;
+    if (leaves == nullptr && loop_.NowUs() - connection.idle_since_us >= kIdleUs) {
+      leaves = &connection;
+    }
+  }
+  if (living < kMaxConnections) {
+    return Room::kThere;
+  }
+  if (leaves == nullptr) {
+    return any_idle ? Room::kSoon : Room::kNone;
+  }
+  leaves->evicted = true;
+  leaves->broken = true;
+  ::shutdown(leaves->fd, SHUT_RDWR);  // its task ends
+  return Room::kThere;
 }
 
 Task<void> ControlServer::Impl::Serve(Connection& connection) {
@@ -170,6 +218,7 @@ Task<void> ControlServer::Impl::Serve(Connection& connection) {
     Task<void> answering = Answer(connection, std::move(line));
     co_await answering;
     connection.answering = false;
+    connection.idle_since_us = loop_.NowUs();
     changed_.NotifyAll();
   }
   ::close(connection.fd);
@@ -220,8 +269,11 @@ Task<void> ControlServer::Impl::Answer(Connection& connection, std::string line)
   } else {
     connection.out += ErrorLine(result.error());
   }
+  connection.ready = true;
+  connection.idle_since_us = loop_.NowUs();
   Task<void> sending = SendAll(connection);
   co_await sending;
+  connection.ready = false;
 }
 
 // True: everything is out, or never will be.

@@ -6,9 +6,12 @@
 // {"progress":[done,total]}, then one of
 //   {"ok":true,"result":...}
 //   {"ok":false,"error":"one line","code":"busy"}
-// and may send its next request. This file knows lines and sockets, not verbs.
+// and may send its next request. At most 64 are connected: one more, and the one that has waited for
+// nothing for longest is hung up on; if all have a verb in progress, the new one is told so. This
+// file knows lines and sockets, not verbs.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -57,16 +60,25 @@ class ControlServer {
   std::unique_ptr<Impl> impl_;
 };
 
+struct ControlPatience {
+  // How long the server may answer to nothing at all. A verb may take longer: whoever waits for it
+  // asks something else meanwhile.
+  std::chrono::milliseconds silence{60'000};
+};
+
 // Send one request and wait for its answer; blocks the calling thread. `progress` may be empty. An
 // answer with "ok":false is an Error with the server's code and line. kNotFound: nobody serves
-// there.
+// there. kBusy: somebody does, and is stopped or answers to nothing. kUnsupported: what is there is
+// not believed: the directory must be ours or root's, and closed to others for writing, and so must
+// be the process that listens.
 [[nodiscard]] Result<Json> ControlRequest(
     const std::string& socket_path, const Json& request,
-    const std::function<void(uint64_t, uint64_t)>& progress = {});
+    const std::function<void(uint64_t, uint64_t)>& progress = {}, ControlPatience patience = {});
 
 // Where the socket of an array is: /run/eplog/UUID.sock for root, else
 // $XDG_RUNTIME_DIR/eplog/UUID.sock or /tmp/eplog-UID/UUID.sock. Only names it.
 [[nodiscard]] std::string ControlSocketPath(const std::string& array_uuid);
+[[nodiscard]] std::string ControlDirectory(const std::string& socket_path);
 // Make the directory of the socket (0700), or make sure that it is ours and closed to others.
 [[nodiscard]] Status PrepareControlDirectory(const std::string& socket_path);
 

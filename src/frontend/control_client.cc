@@ -1,12 +1,19 @@
-// ControlRequest: the blocking side that a verb uses.
+// ControlRequest: the blocking side that a verb uses. It trusts nobody but the owner of the array's
+// socket and root, and waits for nobody who does not run.
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "frontend/control.h"
@@ -15,9 +22,62 @@
 namespace eplog {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(20);
+// How often one who waits looks whether the other still runs.
+constexpr auto kLookAtPeer = std::chrono::seconds(2);
+// A process that is stopped for so long is not just being looked at by a debugger.
+constexpr auto kStopped = std::chrono::seconds(5);
+
+// The state of a process as the kernel shows it ('T' stopped, 't' traced); 0 if it cannot be told.
+char StateOf(int pid) {
+  if (pid <= 0) {
+    return 0;
+  }
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : '\0';
+}
+
+tl::unexpected<Error> Untrusted(const std::string& what) {
+  return Fail(ErrorCode::kUnsupported, what);
+}
+
+bool Trusted(uid_t uid) {
+  return uid == 0 || uid == ::geteuid();
+}
+
+// Where others can make files, anybody could answer in the array's name.
+Status CheckDirectory(const std::string& socket_path) {
+  const std::string directory = ControlDirectory(socket_path);
+  struct stat info {};
+  if (::lstat(directory.c_str(), &info) != 0) {
+    return errno == ENOENT ? Status(Fail(ErrorCode::kNotFound, "nobody serves this array"))
+                           : Status(FailErrno(errno, "control directory " + directory));
+  }
+  if (!S_ISDIR(info.st_mode) || !Trusted(info.st_uid)) {
+    return Untrusted("control directory " + directory + " belongs to user " +
+                     std::to_string(info.st_uid) +
+                     ", so that nothing in it is believed; remove it, or set XDG_RUNTIME_DIR to a "
+                     "directory of your own");
+  }
+  if ((info.st_mode & 0022) != 0) {
+    return Untrusted("control directory " + directory +
+                     " can be written by others, so that nothing in it is believed; look what is "
+                     "there, then chmod 700 " +
+                     directory);
+  }
+  return OkStatus();
+}
+
 class Connection {
  public:
-  Connection() : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  Connection(std::string path, ControlPatience patience)
+      : path_(std::move(path)),
+        patience_(patience),
+        fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
   ~Connection() {
     if (fd_ >= 0) {
       ::close(fd_);
@@ -26,39 +86,128 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  Status Connect(const std::string& path) const;
-  Status Send(const std::string& text) const;
-  // One line without its end; an error if the server hung up.
+  Status Connect();
+  Status Send(const std::string& text);
+  // One line without its end; an error if the server hung up or does not run any more.
   Result<std::string> Line();
+  // Like Line, but not longer than patience.silence: for an answer that takes no time.
+  Result<std::string> LineSoon();
 
  private:
-  int fd_;
+  enum class Seen : uint8_t { kReady, kNothing };
+  Seen Wait(short events, std::chrono::milliseconds longest) const;
+  // Until the descriptor is ready, or whoever is there does not answer to anything.
+  Status WaitReady(short events, bool soon);
+  [[nodiscard]] Status CheckRuns();
+  [[nodiscard]] Error Silent(const std::string& why) const;
+  Result<std::string> ReadLine(bool soon);
+
+  const std::string path_;
+  const ControlPatience patience_;
+  const int fd_;
+  ucred peer_{};
+  Clock::time_point stopped_since_ = Clock::time_point::max();
   std::string received_;
 };
 
-Status Connection::Connect(const std::string& path) const {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (fd_ < 0 || path.size() >= sizeof(address.sun_path)) {
-    return FailErrno(fd_ < 0 ? EMFILE : ENAMETOOLONG, "control socket " + path);
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const bool connected =
-      ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  if (connected && PeerIsAlive(fd_)) {
-    return OkStatus();
-  }
-  if (connected || errno == ENOENT || errno == ECONNREFUSED) {
-    return Fail(ErrorCode::kNotFound, "nobody serves this array");
-  }
-  return FailErrno(errno, "control socket " + path);
+Error Connection::Silent(const std::string& why) const {
+  const std::string who =
+      peer_.pid > 0 ? "process " + std::to_string(peer_.pid) : std::string("a process");
+  return {.code = ErrorCode::kBusy, .message = who + " serves this array and " + why};
 }
 
-Status Connection::Send(const std::string& text) const {
+Status Connection::Connect() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (fd_ < 0 || path_.size() >= sizeof(address.sun_path)) {
+    return FailErrno(fd_ < 0 ? EMFILE : ENAMETOOLONG, "control socket " + path_);
+  }
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+  const auto until = Clock::now() + patience_.silence;
+  while (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == ENOENT || errno == ECONNREFUSED) {
+      return Fail(ErrorCode::kNotFound, "nobody serves this array");
+    }
+    if (errno != EAGAIN && errno != EINTR) {
+      return FailErrno(errno, "control socket " + path_);
+    }
+    if (Clock::now() >= until) {  // its queue is full, and stays so
+      return Fail(Silent("lets nobody in: is it stopped?"));
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+  socklen_t size = sizeof(peer_);
+  if (::getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &peer_, &size) != 0) {
+    return FailErrno(errno, "control socket " + path_);
+  }
+  if (!PeerIsAlive(fd_)) {
+    return Fail(ErrorCode::kNotFound, "nobody serves this array");
+  }
+  if (!Trusted(peer_.uid)) {
+    return Untrusted("control socket " + path_ + " is answered by user " +
+                     std::to_string(peer_.uid) + " (process " + std::to_string(peer_.pid) +
+                     "), who is not believed; remove it");
+  }
+  return OkStatus();
+}
+
+Connection::Seen Connection::Wait(short events, std::chrono::milliseconds longest) const {
+  pollfd poll = {fd_, events, 0};
+  return ::poll(&poll, 1, static_cast<int>(longest.count())) > 0 ? Seen::kReady : Seen::kNothing;
+}
+
+// A verb may take as long as it takes; a process that is stopped, or whose loop turns no more,
+// carries out none.
+Status Connection::CheckRuns() {
+  const char state = StateOf(peer_.pid);
+  if (state != 'T' && state != 't') {
+    stopped_since_ = Clock::time_point::max();
+    return OkStatus();
+  }
+  stopped_since_ = std::min(stopped_since_, Clock::now());
+  if (Clock::now() - stopped_since_ < kStopped) {
+    return OkStatus();
+  }
+  return Fail(Silent("is stopped; kill -CONT " + std::to_string(peer_.pid) + " lets it go on"));
+}
+
+Status Connection::WaitReady(short events, bool soon) {
+  auto silent_since = Clock::now();
+  while (Wait(events, kLookAtPeer) == Seen::kNothing) {
+    EPLOG_TRY(CheckRuns());
+    if (Clock::now() - silent_since < patience_.silence) {
+      continue;
+    }
+    const Error silent =
+        Silent("has not answered for " + std::to_string(patience_.silence.count() / 1000) +
+               " s, to nothing; its log, and what it waits for, may tell why");
+    if (soon) {
+      return Fail(silent);
+    }
+    // Long work, or nobody at home? Any answer to anything will do. One who is about to end lets
+    // nobody in any more.
+    Connection other(path_, patience_);
+    const Status connected = other.Connect();
+    if (!connected.ok() && connected.error().code == ErrorCode::kNotFound) {
+      silent_since = Clock::now();
+      continue;
+    }
+    if (!connected.ok() || !other.Send("{\"verb\":\"are-you-there\"}\n").ok() ||
+        !other.LineSoon().ok()) {
+      return Fail(silent);
+    }
+    silent_since = Clock::now();
+  }
+  return OkStatus();
+}
+
+Status Connection::Send(const std::string& text) {
   size_t sent = 0;
   while (sent < text.size()) {
     const ssize_t n = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-    if (n < 0 && errno != EINTR) {
+    if (n < 0 && errno == EAGAIN) {
+      EPLOG_TRY(WaitReady(POLLOUT, /*soon=*/true));
+    } else if (n < 0 && errno != EINTR) {
       return FailErrno(errno, "the serving process hung up");
     }
     sent += n < 0 ? 0 : static_cast<size_t>(n);
@@ -67,6 +216,14 @@ Status Connection::Send(const std::string& text) const {
 }
 
 Result<std::string> Connection::Line() {
+  return ReadLine(/*soon=*/false);
+}
+
+Result<std::string> Connection::LineSoon() {
+  return ReadLine(/*soon=*/true);
+}
+
+Result<std::string> Connection::ReadLine(bool soon) {
   std::array<char, 16384> chunk{};
   size_t searched = 0;
   while (true) {
@@ -78,6 +235,10 @@ Result<std::string> Connection::Line() {
     }
     searched = received_.size();
     const ssize_t n = ::recv(fd_, chunk.data(), chunk.size(), 0);
+    if (n < 0 && errno == EAGAIN) {
+      EPLOG_TRY(WaitReady(POLLIN, soon));
+      continue;
+    }
     if (n < 0 && errno == EINTR) {
       continue;
     }
@@ -111,9 +272,11 @@ bool IsProgress(const Json& line) {
 }  // namespace
 
 Result<Json> ControlRequest(const std::string& socket_path, const Json& request,
-                            const std::function<void(uint64_t, uint64_t)>& progress) {
-  Connection connection;
-  EPLOG_TRY(connection.Connect(socket_path));
+                            const std::function<void(uint64_t, uint64_t)>& progress,
+                            ControlPatience patience) {
+  EPLOG_TRY(CheckDirectory(socket_path));
+  Connection connection(socket_path, patience);
+  EPLOG_TRY(connection.Connect());
   EPLOG_TRY(connection.Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
   while (true) {
     const Result<std::string> line = connection.Line();

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -28,9 +29,13 @@ std::string ControlSocketPath(const std::string& array_uuid) {
   return SocketDirectory() + "/" + array_uuid + ".sock";
 }
 
-Status PrepareControlDirectory(const std::string& socket_path) {
+std::string ControlDirectory(const std::string& socket_path) {
   const size_t slash = socket_path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : socket_path.substr(0, slash);
+  return slash == std::string::npos ? "." : socket_path.substr(0, std::max<size_t>(slash, 1));
+}
+
+Status PrepareControlDirectory(const std::string& socket_path) {
+  const std::string directory = ControlDirectory(socket_path);
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return FailErrno(errno, "cannot make " + directory + " for the control socket");
   }

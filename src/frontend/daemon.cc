@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@
 #include "frontend/control.h"
 #include "frontend/daemon_verbs.h"
 #include "frontend/spare_keeper.h"
+#include "frontend/stall_watch.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 
@@ -30,6 +32,10 @@ namespace {
 constexpr uint64_t kAnswerGraceUs = 5'000'000;
 // How long who mounts waits for spares that do not answer.
 constexpr uint64_t kSparesGraceUs = 2'000'000;
+#ifndef NDEBUG
+// Nothing on this thread may wait at all; this is for machines that are very busy.
+constexpr auto kLongestCall = std::chrono::seconds(20);
+#endif
 
 std::string NowUtc() {
   const std::time_t now = std::time(nullptr);
@@ -144,7 +150,7 @@ Status Daemon::Begin() {
   verbs_ = std::make_unique<DaemonVerbs>(
       loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
       DaemonVerbs::Devices{options_.open_device, options_.close_device, options_.inject,
-                           spares_.get()});
+                           spares_.get(), options_.forget_scrub});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();
@@ -229,6 +235,9 @@ Task<void> Daemon::WatchSignals() {
 Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                   const std::function<void()>& ready) {
   Daemon daemon(loop, array, std::move(options), ready);
+#ifndef NDEBUG
+  const StallWatch watch(kLongestCall, &StallWatch::Die);
+#endif
   loop.Spawn(daemon.Main());
   const bool done = loop.RunUntil([&daemon] { return daemon.done(); });
   EPLOG_CHECK(done, "the serving process waits for something that cannot happen");

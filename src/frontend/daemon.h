@@ -31,6 +31,8 @@ struct ServeOptions {
   std::function<void(Device& device)> close_device;
   // For the verb `inject`: faults on the member at this path, on all if it is empty.
   std::function<Status(const std::string& path, const Injection& injection)> inject;
+  // For the verb `scrub`: the next one begins at the beginning.
+  std::function<void()> forget_scrub;
   // Spares that step in by themselves, for as long as this serves. Null: there are none to be used.
   SpareShelf* spares = nullptr;
   // Told what takes the array's events from now on; with an empty sink, nobody any more. For

@@ -163,10 +163,14 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   co_return Json();
 }
 
-// {"repair": bool}
+// {"repair": bool, "restart": bool}
 Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
   const auto repair = request.find("repair");
   const bool heal = repair != request.end() && repair->is_boolean() && repair->get<bool>();
+  const auto restart = request.find("restart");
+  if (restart != request.end() && *restart == true && devices_.forget_scrub) {
+    devices_.forget_scrub();
+  }
   Task<Result<CheckReport>> scrubbing = array_.Scrub(heal, std::move(progress));
   Result<CheckReport> report = co_await scrubbing;
   EPLOG_CO_TRY(report);

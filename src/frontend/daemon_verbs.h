@@ -47,7 +47,8 @@ class DaemonVerbs {
     OpenDevice open;
     CloseDevice close;
     Inject inject;
-    SpareKeeper* spares = nullptr;  // null: none may be used
+    SpareKeeper* spares = nullptr;       // null: none may be used
+    std::function<void()> forget_scrub;  // the next scrub begins at the beginning; may be empty
   };
 
   DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,

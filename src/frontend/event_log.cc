@@ -1,26 +1,14 @@
 #include "frontend/event_log.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <ctime>
 #include <utility>
 #include <vector>
 
+#include "frontend/event_file.h"
 #include "frontend/json.h"
 
 namespace eplog {
 namespace {
-
-constexpr size_t kMaxWaiting = 1000;  // calls; what comes then is only in the file
-constexpr auto kHookTime = std::chrono::seconds(60);
-constexpr auto kLook = std::chrono::milliseconds(20);
 
 std::string NowUtc() {
   const std::time_t now = std::time(nullptr);
@@ -35,117 +23,73 @@ Json OrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+std::string Line(const char* event, const std::string& device, const Json& volume,
+                 const Json& offset_bytes, const std::string& text) {
+  const Json json = {{"time", NowUtc()},
+                     {"event", event},
+                     {"device", OrNull(device)},
+                     {"volume", volume},
+                     {"offset_bytes", offset_bytes},
+                     {"text", text}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::shared_ptr<EventHook> MakeHook(std::string command, std::chrono::milliseconds longest) {
+  if (command.empty()) {
+    return nullptr;
+  }
+  auto hook = std::make_shared<EventHook>();
+  hook->command = std::move(command);
+  hook->longest = longest;
+  return hook;
+}
+
 }  // namespace
 
-EventLog::EventLog(std::string path, std::string hook, std::string array_name)
-    : path_(std::move(path)), hook_(std::move(hook)), array_name_(std::move(array_name)) {}
+EventLog::EventLog(std::string path, std::string hook, std::string array_name, Limits limits)
+    : path_(std::move(path)),
+      array_name_(std::move(array_name)),
+      limits_(limits),
+      hook_(MakeHook(std::move(hook), limits.hook)) {}
 
 EventLog::~EventLog() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  if (hook_ != nullptr) {
+    hook_->stop = true;
   }
-  wake_.notify_all();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  writing_.Finish(limits_.closing);
+  calling_.Finish(limits_.closing);
+}
+
+bool EventLog::Write(std::string line) {
+  return writing_.Post([path = path_, text = std::move(line) + "\n"] {
+    AppendEventLine(path, text, kMaxFileBytes);
+  });
+}
+
+void EventLog::Call(const ArrayEvent& event, const std::string& json) {
+  std::vector<std::string> variables = {std::string("EPLOG_EVENT=") + EventKindName(event.kind),
+                                        "EPLOG_DEVICE=" + event.device, "EPLOG_TEXT=" + event.text,
+                                        "EPLOG_ARRAY=" + array_name_, "EPLOG_JSON=" + json};
+  const bool queued =
+      calling_.Post([hook = hook_, told = std::move(variables)] { RunEventHook(*hook, told); });
+  static_cast<void>(queued);  // too many wait: this one is only in the file
 }
 
 void EventLog::Add(const ArrayEvent& event) {
-  const Json json = {{"time", NowUtc()},
-                     {"event", EventKindName(event.kind)},
-                     {"device", OrNull(event.device)},
-                     {"volume", OrNull(event.volume)},
-                     {"offset_bytes", event.volume.empty() ? Json() : Json(event.offset_bytes)},
-                     {"text", event.text}};
-  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  Append(line + "\n");
-  if (hook_.empty()) {
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  if (calls_.size() < kMaxWaiting) {
-    calls_.push_back({EventKindName(event.kind), event.device, event.text, line});
-  }
-  if (!thread_.joinable()) {
-    thread_ = std::thread(&EventLog::RunHooks, this);
-  }
-  wake_.notify_all();
-}
-
-void EventLog::Append(const std::string& line) const {
-  if (path_.empty()) {
-    return;
-  }
-  struct stat file {};
-  if (::stat(path_.c_str(), &file) == 0 &&
-      static_cast<uint64_t>(file.st_size) + line.size() > kMaxFileBytes) {
-    static_cast<void>(std::rename(path_.c_str(), (path_ + ".1").c_str()));
-  }
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return;
-  }
-  const ssize_t written = ::write(fd, line.data(), line.size());
-  static_cast<void>(written);
-  ::close(fd);
-}
-
-void EventLog::RunHooks() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stop_ || !calls_.empty(); });
-    if (stop_) {
-      return;
+  const std::string line =
+      Line(EventKindName(event.kind), event.device, OrNull(event.volume),
+           event.volume.empty() ? Json() : Json(event.offset_bytes), event.text);
+  if (!path_.empty()) {
+    if (lost_ != 0 && Write(Line("events_lost", "", Json(), Json(),
+                                 std::to_string(lost_) +
+                                     " events before this are missing here: the file could not "
+                                     "be written for so long"))) {
+      lost_ = 0;
     }
-    const Call call = std::move(calls_.front());
-    calls_.pop_front();
-    lock.unlock();
-    RunHook(call);
-    lock.lock();
+    lost_ += Write(line) ? 0 : 1;
   }
-}
-
-void EventLog::RunHook(const Call& call) {
-  std::vector<std::string> values = {"EPLOG_EVENT=" + call.event, "EPLOG_DEVICE=" + call.device,
-                                     "EPLOG_TEXT=" + call.text, "EPLOG_ARRAY=" + array_name_,
-                                     "EPLOG_JSON=" + call.json};
-  std::vector<char*> environment;
-  for (char** value = environ; *value != nullptr; ++value) {
-    environment.push_back(*value);
-  }
-  for (std::string& value : values) {
-    environment.push_back(value.data());
-  }
-  environment.push_back(nullptr);
-  std::string shell = "sh";
-  std::string option = "-c";
-  std::string command = hook_;
-  char* arguments[] = {shell.data(), option.data(), command.data(), nullptr};
-  // This process blocks signals that a command expects, and it is to be ended with its children.
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  pid_t child = 0;
-  const int error =
-      ::posix_spawn(&child, "/bin/sh", nullptr, &attributes, arguments, environment.data());
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) {
-    return;
-  }
-  const auto until = std::chrono::steady_clock::now() + kHookTime;
-  std::unique_lock lock(mutex_);
-  while (::waitpid(child, nullptr, WNOHANG) == 0) {
-    if (stop_ || std::chrono::steady_clock::now() >= until) {
-      ::kill(-child, SIGKILL);
-      ::waitpid(child, nullptr, 0);
-      return;
-    }
-    wake_.wait_for(lock, kLook);
+  if (hook_ != nullptr) {
+    Call(event, line);
   }
 }
 

@@ -7,53 +7,57 @@
 // At 1 MiB the file becomes PATH.1, in place of the one before. The command is run by /bin/sh, one
 // event at a time, with EPLOG_EVENT, EPLOG_DEVICE, EPLOG_TEXT, EPLOG_ARRAY and EPLOG_JSON in its
 // environment; one that takes more than a minute is ended.
+//
+// Whoever has something to tell does not wait for either: the file may lie on a file system on this
+// very array, the command may use its mount. Both have a thread of their own and 1,000 events that
+// may wait. While the file hangs, what comes on top is not written, and the next line that is says
+// how many are missing ("event":"events_lost"); the command is not run for what comes on top.
 #pragma once
 
-#include <condition_variable>
+#include <chrono>
 #include <cstdint>
-#include <deque>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 
 #include "eplog/events.h"
+#include "frontend/event_hook.h"
+#include "frontend/side_thread.h"
 
 namespace eplog {
 
 class EventLog {
  public:
+  struct Limits {
+    std::chrono::milliseconds hook{60'000};    // a command that takes longer is ended
+    std::chrono::milliseconds closing{5'000};  // how long the destructor waits for the file
+  };
   // `path` may be empty: no file. `hook` too. `array_name` is for the hook.
-  EventLog(std::string path, std::string hook, std::string array_name);
-  // A hook that runs is ended, what waits is forgotten.
+  EventLog(std::string path, std::string hook, std::string array_name, Limits limits);
+  EventLog(std::string path, std::string hook, std::string array_name)
+      : EventLog(std::move(path), std::move(hook), std::move(array_name), Limits()) {}
+  // Waits for what is to be written, for a bounded time. A hook that runs is ended, what waits for
+  // it is forgotten.
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Never fails: a file that cannot be written is as if there were none.
+  // Never fails and never waits: a file that cannot be written is as if there were none.
   void Add(const ArrayEvent& event);
 
   static constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
+  static constexpr size_t kMaxWaiting = 1000;
 
  private:
-  struct Call {
-    std::string event;
-    std::string device;
-    std::string text;
-    std::string json;
-  };
-  void Append(const std::string& line) const;
-  void RunHooks();
-  void RunHook(const Call& call);
+  [[nodiscard]] bool Write(std::string line);
+  void Call(const ArrayEvent& event, const std::string& json);
 
   const std::string path_;
-  const std::string hook_;
   const std::string array_name_;
-
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  std::deque<Call> calls_;
-  bool stop_ = false;
-  std::thread thread_;  // runs the hook; started with the first event
+  const Limits limits_;
+  const std::shared_ptr<EventHook> hook_;  // null: none
+  uint64_t lost_ = 0;                      // events since the last that was queued for the file
+  SideThread writing_{kMaxWaiting};
+  SideThread calling_{kMaxWaiting};
 };
 
 }  // namespace eplog

@@ -57,15 +57,20 @@ void FuseCalls::Lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
     request.Error(ENOENT);
     return;
   }
-  const FuseNodePtr node = session.NodeOf(*info);
-  request.Entry(session.EntryOf(*node));
+  session.ReplyEntry(std::move(request), session.NodeOf(*info));
 }
 
-// A node's life does not depend on what the kernel remembers.
-void FuseCalls::Forget(fuse_req_t req, fuse_ino_t /*inode*/, uint64_t /*lookups*/) {
+// A node's life does not depend on what the kernel remembers; that of a volume without a name does.
+void FuseCalls::Forget(fuse_req_t req, fuse_ino_t inode, uint64_t lookups) {
+  FuseSession& session = Session(req);
   fuse_reply_none(req);
+  session.Forget(inode, lookups);
 }
-void FuseCalls::ForgetMany(fuse_req_t req, size_t /*count*/, fuse_forget_data* /*forgets*/) {
+void FuseCalls::ForgetMany(fuse_req_t req, size_t count, fuse_forget_data* forgets) {
+  FuseSession& session = Session(req);
+  for (size_t i = 0; i < count; ++i) {
+    session.Forget(forgets[i].ino, forgets[i].nlookup);
+  }
   fuse_reply_none(req);
 }
 
@@ -148,7 +153,7 @@ void FuseCalls::Open(fuse_req_t req, fuse_ino_t inode, fuse_file_info* info) {
   const FuseNodePtr node = session.NodeOf(inode);
   FuseRequest request(session, req);
   if (node == nullptr) {
-    request.Error(ENOENT);
+    request.Error(ESTALE);  // the kernel looks the name up anew
     return;
   }
   session.Open(std::move(request), node, info->flags, nullptr);
@@ -197,7 +202,7 @@ void FuseCalls::Release(fuse_req_t req, fuse_ino_t inode, fuse_file_info* info) 
     return;
   }
   const bool direct = info->fh == kDirectHandle;
-  session.loop_.Start(session.Release(std::move(request), std::move(node), direct));
+  session.Release(std::move(request), node, direct);
 }
 
 void FuseCalls::Sync(fuse_req_t req, fuse_ino_t inode, int /*data_only*/,

@@ -67,7 +67,7 @@ bool FuseSession::RefreshSize(FuseNode& node) {
 void FuseSession::Open(FuseRequest request, const FuseNodePtr& node, int flags,
                        const fuse_entry_param* created) {
   if (node->gone) {
-    request.Error(ENOENT);
+    request.Error(ESTALE);  // the kernel looks the name up anew
     return;
   }
   if (options_.read_only && (flags & O_ACCMODE) != O_RDONLY) {
@@ -91,24 +91,19 @@ void FuseSession::Open(FuseRequest request, const FuseNodePtr& node, int flags,
   }
   std::memcpy(reply.data() + size, &open, sizeof(open));
   uint32_t& opens = direct ? node->direct_opens : node->cached_opens;
+  const uint64_t lookups = created != nullptr ? 1 : 0;
   ++opens;
+  node->lookups += lookups;
   if (!request.Bytes(reply.data(), size + sizeof(open))) {
     --opens;  // the caller was interrupted: no RELEASE will come
-    released_.NotifyAll();
+    ForgetLookups(node, lookups);
   }
 }
 
-Task<void> FuseSession::Release(FuseRequest request, FuseNodePtr node, bool direct) {
+void FuseSession::Release(FuseRequest request, const FuseNodePtr& node, bool direct) {
   uint32_t& opens = direct ? node->direct_opens : node->cached_opens;
   --opens;
-  if (!node->IsOpen()) {
-    released_.NotifyAll();
-    if (node->unlinked && !node->gone) {
-      // Should it fail, the hidden volume is deleted by the next mount.
-      const Status removed = co_await RemoveNode(node);
-      static_cast<void>(removed);
-    }
-  }
+  RemoveIfUnused(node);
   request.Error(0);
 }
 
@@ -138,6 +133,11 @@ Task<void> FuseSession::Read(FuseRequest request, FuseNodePtr node, uint64_t off
 }
 
 Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall call) {
+  if (call.offset_bytes < kMaxVolumeBytes) {  // as far as there can be room, as every file system
+    const uint64_t room = kMaxVolumeBytes - call.offset_bytes;
+    call.data = call.data.first(std::min<uint64_t>(call.data.size(), room));
+  }
+  const size_t size = call.data.size();
   Status status = co_await WriteRange(*node, call);
   if (status.ok() && call.sync) {
     status = co_await FlushRange(*node, call.offset_bytes, call.data.size());
@@ -151,12 +151,15 @@ Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall c
     if (node->cached_opens == 0) {
       node->cache_stale = true;  // pages that outlived their opener; the next one drops them
     } else {
-      // A cached reader may have fetched the old content while we wrote.
-      Task<int> invalidate = Invalidate(node->inode(), call.offset_bytes, call.data.size());
+      // A cached reader may have fetched the old content while we wrote. The kernel may answer only
+      // after it got the pages that it waits for, and their reads need buffers: with as many
+      // writers here as there are buffers it would wait for ever.
+      request.GiveBackBuffer();
+      Task<int> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
       co_await invalidate;
     }
   }
-  request.Written(call.data.size());
+  request.Written(size);
 }
 
 Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
@@ -189,7 +192,11 @@ Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
 Task<Status> FuseSession::ExtendAndWrite(FuseNode& node, WriteCall call) {
   const uint64_t end = call.offset_bytes + call.data.size();
   if (end > kMaxVolumeBytes) {
-    co_return FailErrno(EFBIG, "larger than a volume can be");
+    Error error;
+    error.code = ErrorCode::kInvalidArgument;
+    error.errno_value = EFBIG;
+    error.message = "larger than a volume can be";
+    co_return Fail(std::move(error));
   }
   const AsyncMutex::Guard guard = co_await node.size_lock.Lock();
   if (!RefreshSize(node)) {

@@ -9,29 +9,26 @@
 #include <ctime>
 #include <utility>
 
+#include "base/utf8.h"
 #include "frontend/fuse_session.h"
 
 namespace eplog {
 namespace {
 
-// A RELEASE follows its close(2) on its own time: what was just closed may look open for a moment.
-constexpr uint64_t kReleaseGraceUs = 300'000;
-
-Status CheckName(std::string_view name) {
+// What a file system says of a name that no volume may be given; 0 if it is for the array to say.
+int NameError(std::string_view name) {
   if (name.size() > kMaxVolumeNameBytes) {
-    return FailErrno(ENAMETOOLONG, "the name is too long");
+    return ENAMETOOLONG;
   }
-  return OkStatus();
+  return !IsUtf8(name) ? EILSEQ : name.starts_with(kReservedVolumePrefix) ? EPERM : 0;
 }
 
 }  // namespace
 
-bool FuseSession::ReservedName(std::string_view name) {
-  return name.substr(0, sizeof(kHiddenPrefix) - 1) == kHiddenPrefix;
-}
-
-std::optional<VolumeInfo> FuseSession::Find(const char* name) const {
-  return ReservedName(name) ? std::nullopt : array_.FindVolume(name);
+std::optional<VolumeInfo> FuseSession::Find(std::string_view name) const {
+  std::optional<VolumeInfo> info = array_.FindVolume(name);
+  const auto node = info ? nodes_.find(info->id.value) : nodes_.end();
+  return node != nodes_.end() && node->second->gone ? std::nullopt : info;
 }
 
 FuseNodePtr FuseSession::NodeOf(const VolumeInfo& info) {
@@ -142,16 +139,15 @@ Task<void> FuseSession::SetAttributes(FuseRequest request, FuseNodePtr node, str
 
 Task<void> FuseSession::Create(FuseRequest request, std::string name, mode_t mode, int flags,
                                bool open) {
-  if (options_.read_only || ReservedName(name)) {
-    request.Error(options_.read_only ? EROFS : EPERM);
-    co_return;
-  }
-  const Status good = CheckName(name);
-  if (!good.ok()) {
-    request.Status(good);
+  if (options_.read_only) {
+    request.Error(EROFS);
     co_return;
   }
   std::optional<VolumeInfo> info = array_.FindVolume(name);
+  if (const int error = NameError(name); error != 0 && !info) {
+    request.Error(error);
+    co_return;
+  }
   if (info && (flags & O_EXCL) != 0) {
     request.Error(EEXIST);
     co_return;
@@ -184,12 +180,33 @@ Task<void> FuseSession::Create(FuseRequest request, std::string name, mode_t mod
       co_return;
     }
   }
-  const fuse_entry_param entry = EntryOf(*node);
-  if (open) {
-    Open(std::move(request), node, flags, &entry);
-  } else {
-    request.Entry(entry);
+  if (!open) {
+    ReplyEntry(std::move(request), node);
+    co_return;
   }
+  const fuse_entry_param entry = EntryOf(*node);
+  Open(std::move(request), node, flags, &entry);
+}
+
+// The kernel knows the node from now on.
+void FuseSession::ReplyEntry(FuseRequest request, const FuseNodePtr& node) {
+  ++node->lookups;
+  if (!request.Entry(EntryOf(*node))) {
+    ForgetLookups(node, 1);  // the caller was interrupted
+  }
+}
+
+void FuseSession::Forget(fuse_ino_t inode, uint64_t lookups) {
+  const auto found = nodes_.find(static_cast<uint32_t>(inode - kFirstInode));
+  if (inode >= kFirstInode && inode - kFirstInode <= UINT32_MAX && found != nodes_.end()) {
+    const FuseNodePtr node = found->second;
+    ForgetLookups(node, lookups);
+  }
+}
+
+void FuseSession::ForgetLookups(const FuseNodePtr& node, uint64_t lookups) {
+  node->lookups -= std::min(node->lookups, lookups);
+  RemoveIfUnused(node);
 }
 
 Task<Status> FuseSession::RemoveNode(FuseNodePtr node) {
@@ -203,8 +220,23 @@ Task<Status> FuseSession::RemoveNode(FuseNodePtr node) {
   co_return status;
 }
 
+void FuseSession::RemoveIfUnused(const FuseNodePtr& node) {
+  if (node->IsUnused()) {
+    in_flight_.Add();
+    loop_.Start(RemoveUnused(node));
+  }
+}
+
+Task<void> FuseSession::RemoveUnused(FuseNodePtr node) {
+  // Should it fail, the next opening of the array deletes it.
+  Task<Status> removing = RemoveNode(std::move(node));
+  const Status removed = co_await removing;
+  static_cast<void>(removed);
+  in_flight_.Done();
+}
+
 Task<void> FuseSession::Unlink(FuseRequest request, std::string name) {
-  const std::optional<VolumeInfo> info = Find(name.c_str());
+  const std::optional<VolumeInfo> info = Find(name);
   if (options_.read_only || !info) {
     request.Error(options_.read_only ? EROFS : ENOENT);
     co_return;
@@ -215,23 +247,12 @@ Task<void> FuseSession::Unlink(FuseRequest request, std::string name) {
     request.Status(removed);
     co_return;
   }
-  std::string hidden = kHiddenPrefix + std::to_string(info->id.value);
-  node->unlinked = true;
-  Task<Status> hiding = array_.RenameVolume(info->id, std::move(hidden), /*replace=*/true);
-  Status status = co_await hiding;
-  node->unlinked = status.ok();
-  if (status.ok() && !node->IsOpen() && !node->gone) {
-    status = co_await RemoveNode(node);  // closed while its name was taken away
-  }
+  Task<Status> hiding = array_.HideVolume(info->id);
+  const Status status = co_await hiding;
+  node->unlinked =
+      status.ok();  // not before: what is closed meanwhile would go, whatever comes of it
+  RemoveIfUnused(node);
   request.Status(status);
-}
-
-Task<bool> FuseSession::ClosedSoon(const FuseNode& node) {
-  const uint64_t deadline_us = loop_.NowUs() + kReleaseGraceUs;
-  while (node.IsOpen() && loop_.NowUs() < deadline_us) {
-    co_await released_.WaitUntil(deadline_us);
-  }
-  co_return !node.IsOpen();
 }
 
 Task<void> FuseSession::Rename(FuseRequest request, std::string from, std::string to,
@@ -240,39 +261,34 @@ Task<void> FuseSession::Rename(FuseRequest request, std::string from, std::strin
     request.Error(EINVAL);
     co_return;
   }
-  const std::optional<VolumeInfo> source = Find(from.c_str());
-  if (options_.read_only || !source || ReservedName(to)) {
-    request.Error(options_.read_only ? EROFS : !source ? ENOENT : EPERM);
+  const std::optional<VolumeInfo> source = Find(from);
+  if (options_.read_only || !source) {
+    request.Error(options_.read_only ? EROFS : ENOENT);
     co_return;
   }
-  const Status good = CheckName(to);
-  const std::optional<VolumeInfo> target = Find(to.c_str());
-  if (!good.ok() || (target && (flags & RENAME_NOREPLACE) != 0)) {
-    request.Error(good.ok() ? EEXIST : ENAMETOOLONG);
+  if (const int error = NameError(to); error != 0) {
+    request.Error(error);
     co_return;
   }
-  if (target && target->id == source->id) {
-    request.Error(0);
+  if ((flags & RENAME_NOREPLACE) != 0) {
+    Task<Status> renaming = array_.RenameVolume(source->id, std::move(to), /*replace=*/false);
+    const Status status = co_await renaming;
+    request.Status(status);
     co_return;
   }
-  FuseNodePtr replaced;
-  if (target) {
-    replaced = NodeOf(*target);
-    const bool closed = co_await ClosedSoon(*replaced);
-    if (!closed) {
-      request.Error(EBUSY);
-      co_return;
-    }
-    replaced->gone = true;
+  Task<Result<VolumeId>> renaming = array_.RenameVolumeOver(source->id, std::move(to));
+  const Result<VolumeId> replaced = co_await renaming;
+  if (!replaced.ok()) {
+    request.Error(ErrnoOf(replaced.error()));
+    co_return;
   }
-  Task<Status> renaming = array_.RenameVolume(source->id, to, /*replace=*/target.has_value());
-  const Status status = co_await renaming;
-  if (replaced != nullptr && status.ok()) {
-    nodes_.erase(replaced->id.value);
-  } else if (replaced != nullptr) {
-    replaced->gone = false;
+  // Whoever has looked the old volume up by this name may open it still, and one who has it open
+  // keeps it.
+  if (const FuseNodePtr node = NodeOf(replaced->value + kFirstInode); node != nullptr) {
+    node->unlinked = true;
+    RemoveIfUnused(node);
   }
-  request.Status(status);
+  request.Error(0);
 }
 
 void FuseSession::OpenDirectory(FuseRequest request, fuse_file_info* info) {
@@ -288,15 +304,16 @@ void FuseSession::ReadDirectory(FuseRequest request, const fuse_file_info& info,
   std::vector<VolumeInfo>& volumes = directories_[info.fh];
   if (from == 0) {
     volumes = array_.Volumes();
-    std::erase_if(volumes, [](const VolumeInfo& v) { return ReservedName(v.name); });
   }
   // The message lies before the payload area and was taken apart: the area is free for the answer.
   char* out = reinterpret_cast<char*>(incoming_.payload());
   size = std::min(size, RequestBuffer::kPayloadBytes);
   size_t used = 0;
+  std::vector<FuseNodePtr> shown;  // with attributes: the kernel knows them from now on
   const uint64_t entries = volumes.size() + 2;
   for (uint64_t i = from; i < entries; ++i) {
     fuse_entry_param entry{};
+    FuseNodePtr node;
     const char* name = i == 0 ? "." : "..";
     entry.attr.st_mode = S_IFDIR;
     entry.attr.st_ino = FUSE_ROOT_ID;
@@ -305,9 +322,11 @@ void FuseSession::ReadDirectory(FuseRequest request, const fuse_file_info& info,
       name = volume.name.c_str();
       entry.attr.st_mode = S_IFREG;
       entry.attr.st_ino = volume.id.value + kFirstInode;
-      // The attributes as they are now; what was deleted since is listed without them (inode 0).
-      if (plus && array_.GetVolume(volume.id)) {
-        entry = EntryOf(*NodeOf(entry.attr.st_ino));
+      // The attributes as they are now; what was deleted or renamed since is listed without them
+      // (inode 0), or the kernel would take the name for the volume's.
+      if (const auto now = array_.GetVolume(volume.id); plus && now && now->name == volume.name) {
+        node = NodeOf(entry.attr.st_ino);
+        entry = EntryOf(*node);
       }
     }
     const auto next = static_cast<off_t>(i + 1);
@@ -319,8 +338,16 @@ void FuseSession::ReadDirectory(FuseRequest request, const fuse_file_info& info,
       break;
     }
     used += length;
+    if (node != nullptr) {
+      ++node->lookups;
+      shown.push_back(std::move(node));
+    }
   }
-  request.Bytes(out, used);
+  if (!request.Bytes(out, used)) {
+    for (const FuseNodePtr& node : shown) {
+      ForgetLookups(node, 1);  // the caller was interrupted
+    }
+  }
 }
 
 }  // namespace eplog

@@ -7,8 +7,8 @@
 namespace eplog {
 
 int ErrnoOf(const Error& error) {
-  if (error.errno_value == EFBIG || error.errno_value == ENAMETOOLONG) {
-    return error.errno_value;
+  if (error.code == ErrorCode::kInvalidArgument && error.errno_value == EFBIG) {
+    return EFBIG;
   }
   switch (error.code) {
     case ErrorCode::kNoSpace:
@@ -48,11 +48,15 @@ FuseRequest::~FuseRequest() {
   if (session_ == nullptr) {
     return;
   }
+  GiveBackBuffer();
+  session_->in_flight_.Done();
+}
+
+void FuseRequest::GiveBackBuffer() {
   if (buffer) {
     buffer = RequestBuffer();
     session_->buffer_free_.NotifyOne();
   }
-  session_->in_flight_.Done();
 }
 
 fuse_req_t FuseRequest::Take() {

@@ -15,10 +15,13 @@
 //    pages excepted, as everywhere). A direct write is seen by later cached reads of the same file.
 //  * truncate, create, unlink and rename are durable on return. fallocate extends, and
 //  reserves no space; punching a hole gives space back, and zeroing a range keeps it.
-//  * A volume that is unlinked while open keeps its content, under a hidden name (kHiddenPrefix),
-//  until its last
-//    close; left-overs of a killed process are deleted by the next read-write mount. Renaming over
-//    an open volume is refused with EBUSY. rename is atomic.
+//  * A volume that is unlinked while open, or replaced by a rename, keeps its content, hidden
+//  (Array::HideVolume), until the
+//    kernel has closed and forgotten it; left-overs of a killed process go with the next opening
+//    for writing. rename is atomic: whoever opens the new name meanwhile gets the old volume or
+//    the new one.
+//  * New names are UTF-8 (else EILSEQ), since that is how every other front end tells them; what
+//  has another name already keeps it, and can be opened, renamed and unlinked here.
 //  * owner, mode and times live in RAM; a new mount starts with the mounting user, 0600 and the
 //  time of mounting.
 //
@@ -40,13 +43,12 @@ namespace eplog {
 class IoUringLoop;
 class FuseSession;
 
-inline constexpr char kHiddenPrefix[] = ".eplog-deleted-";
-
 struct FuseOptions {
   std::string mountpoint;
   std::string fsname = "eplog";  // what `df` and `mount` show as the source
   bool allow_other = false;      // let other users in (then by mode bits, checked by the kernel)
   bool read_only = false;
+  uint32_t buffers = 512;  // requests that are being carried out at once; others wait in the kernel
 };
 
 class FuseServer {

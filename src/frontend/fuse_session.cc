@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "frontend/fuse_calls.h"
 #include "frontend/fuse_mount.h"
+#include "frontend/side_thread.h"
 
 namespace eplog {
 namespace {
@@ -24,12 +25,13 @@ namespace {
 // Requests of the kernel on behalf of pages and asynchronous I/O that may be in flight; foreground
 // requests (one a waiting thread) come on top.
 constexpr unsigned kMaxBackground = 256;
-constexpr uint32_t kBufferSlots = 512;
 // Messages taken in one turn of the loop, before completions of the devices get their turn.
 constexpr int kMessagesATurn = 64;
 // How long requests may take to end after a forced unmount while their process still waits for the
 // answer.
 constexpr uint64_t kDrainUs = 5'000'000;
+
+constexpr size_t kMaxComplaints = 100;
 
 static_assert(sizeof(fuse_ino_t) == 8);
 
@@ -46,7 +48,11 @@ void Log(enum fuse_log_level /*level*/, const char* format, va_list arguments) {
   if (mount_complaint != nullptr) {
     *mount_complaint = text;
   } else {
-    std::fprintf(stderr, "eplog: %s\n", text.c_str());
+    // A terminal or a pipe that takes nothing holds nobody up. Never destroyed: libfuse may
+    // complain until the very end.
+    static SideThread* const saying = new SideThread(kMaxComplaints);
+    const bool said = saying->Post([text] { std::fprintf(stderr, "eplog: %s\n", text.c_str()); });
+    static_cast<void>(said);
   }
 }
 
@@ -91,11 +97,10 @@ FuseSession::FuseSession(IoUringLoop& loop, Array& array, FuseOptions options)
       options_(std::move(options)),
       epoll_fd_(::epoll_create1(EPOLL_CLOEXEC)),
       stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      buffers_(kBufferSlots),
+      buffers_(options_.buffers),
       buffer_free_(loop),
       in_flight_(loop),
-      helper_(loop),
-      released_(loop) {
+      helper_(loop) {
   EPLOG_CHECK(epoll_fd_ >= 0 && stop_fd_ >= 0, "no descriptors left");
   ::clock_gettime(CLOCK_REALTIME, &mounted_at_);
 }
@@ -189,10 +194,6 @@ FuseSession::Received FuseSession::ReceiveSome() {
 }
 
 Task<void> FuseSession::Serve() {
-  if (!options_.read_only) {
-    Task<void> left_overs = DeleteHidden();
-    co_await left_overs;
-  }
   while (!stop_) {
     const Received received = ReceiveSome();
     if (received == Received::kMountGone) {
@@ -222,8 +223,8 @@ Task<void> FuseSession::Drain() {
   Task<void> rest = in_flight_.Wait();
   co_await rest;
   if (!options_.read_only) {
-    Task<void> hidden = DeleteHidden();
-    co_await hidden;
+    Task<void> unlinked = DeleteUnlinked();
+    co_await unlinked;
   }
 }
 
@@ -285,15 +286,19 @@ void FuseSession::StopServing() {
   buffer_free_.NotifyAll();
 }
 
-// Volumes that were unlinked while open, by us or by a process that was killed.
-Task<void> FuseSession::DeleteHidden() {
-  const std::vector<VolumeInfo> volumes = array_.Volumes();
-  for (const VolumeInfo& volume : volumes) {
-    if (ReservedName(volume.name)) {
-      const Status deleted = co_await array_.DeleteVolume(volume.id);
-      if (!deleted.ok()) {
-        co_return;  // a full or failed array: the next mount tries again
-      }
+// The kernel has no use any more for what it did not close and forget.
+Task<void> FuseSession::DeleteUnlinked() {
+  std::vector<FuseNodePtr> unlinked;
+  for (const auto& [id, node] : nodes_) {
+    if (node->unlinked && !node->gone) {
+      unlinked.push_back(node);
+    }
+  }
+  for (const FuseNodePtr& node : unlinked) {
+    Task<Status> removing = RemoveNode(node);
+    const Status removed = co_await removing;
+    if (!removed.ok()) {
+      co_return;  // a full or failed array: the next opening tries again
     }
   }
 }

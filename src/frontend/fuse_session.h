@@ -47,13 +47,15 @@ inline constexpr double kAttributeSeconds = 10;
 struct FuseNode {
   FuseNode(EventLoop& loop, VolumeId volume) : id(volume), size_lock(loop) {}
   [[nodiscard]] bool IsOpen() const { return cached_opens + direct_opens != 0; }
+  [[nodiscard]] bool IsUnused() const { return unlinked && !gone && !IsOpen() && lookups == 0; }
   [[nodiscard]] fuse_ino_t inode() const { return id.value + kFirstInode; }
 
   VolumeId id;
   uint64_t size_bytes = 0;
   uint32_t cached_opens = 0;
   uint32_t direct_opens = 0;
-  bool unlinked = false;  // hidden, deleted at the last release
+  uint64_t lookups = 0;   // by which the kernel knows it, until it says FORGET: it may be opened
+  bool unlinked = false;  // hidden; deleted when nobody can have or get it open any more
   bool gone = false;      // deleted or being deleted: no more opens
   bool cache_stale =
       false;  // written directly since the kernel's pages were last known to be right
@@ -88,6 +90,9 @@ class FuseRequest {
   bool Entry(const fuse_entry_param& entry);
   bool Statistics(const struct statvfs& statistics);
   bool Opened(const fuse_file_info& info);
+
+  // Its buffer is needed no more, though it is not answered yet.
+  void GiveBackBuffer();
 
   [[nodiscard]] fuse_req_t raw() const { return req_; }
   RequestBuffer buffer;
@@ -125,14 +130,13 @@ class FuseSession {
   void StopServing();
   void CloseChannel();
   void Init(fuse_conn_info* connection) const;
-  Task<void> DeleteHidden();
+  Task<void> DeleteUnlinked();
   Task<int> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
 
   // ---- fuse_names.cc
   FuseNodePtr NodeOf(const VolumeInfo& info);
   [[nodiscard]] FuseNodePtr NodeOf(fuse_ino_t inode);  // null: no such volume
-  [[nodiscard]] std::optional<VolumeInfo> Find(const char* name) const;
-  [[nodiscard]] static bool ReservedName(std::string_view name);
+  [[nodiscard]] std::optional<VolumeInfo> Find(std::string_view name) const;
   struct stat RootAttributes() const;
   struct stat AttributesOf(const FuseNode& node) const;
   fuse_entry_param EntryOf(const FuseNode& node) const;
@@ -141,8 +145,12 @@ class FuseSession {
   Task<void> Create(FuseRequest request, std::string name, mode_t mode, int flags, bool open);
   Task<void> Unlink(FuseRequest request, std::string name);
   Task<Status> RemoveNode(FuseNodePtr node);
+  void RemoveIfUnused(const FuseNodePtr& node);
+  Task<void> RemoveUnused(FuseNodePtr node);
+  void ReplyEntry(FuseRequest request, const FuseNodePtr& node);
+  void Forget(fuse_ino_t inode, uint64_t lookups);
+  void ForgetLookups(const FuseNodePtr& node, uint64_t lookups);
   Task<void> Rename(FuseRequest request, std::string from, std::string to, unsigned flags);
-  Task<bool> ClosedSoon(const FuseNode& node);
   void OpenDirectory(FuseRequest request, fuse_file_info* info);
   void ReadDirectory(FuseRequest request, const fuse_file_info& info, size_t size, uint64_t from,
                      bool plus);
@@ -158,7 +166,7 @@ class FuseSession {
   };
   void Open(FuseRequest request, const FuseNodePtr& node, int flags,
             const fuse_entry_param* created);
-  Task<void> Release(FuseRequest request, FuseNodePtr node, bool direct);
+  void Release(FuseRequest request, const FuseNodePtr& node, bool direct);
   Task<void> Read(FuseRequest request, FuseNodePtr node, uint64_t offset_bytes, size_t size);
   Task<void> Write(FuseRequest request, FuseNodePtr node, WriteCall call);
   Task<Status> WriteRange(FuseNode& node, WriteCall call);
@@ -190,7 +198,6 @@ class FuseSession {
   Event buffer_free_;
   WaitGroup in_flight_;
   HelperThread helper_;
-  Event released_;  // some volume was closed for the last time
   std::unordered_map<uint32_t, FuseNodePtr> nodes_;
   // By handle: the volumes as they were when reading began, so that each is seen once whatever
   // changes meanwhile.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -114,6 +115,49 @@ TEST_F(Deadline, WithoutOneARequestMayTakeForEver) {
   EXPECT_TRUE(Write(patient, Filled(std::byte{3})).ok());
   EXPECT_FALSE(patient.hung());
   EXPECT_TRUE(patient.idle());
+}
+
+TEST_F(Deadline, WhatIsOnItsWayToAHungDeviceIsAnsweredWithTheFirst) {
+  Injection hang;
+  hang.hang = true;
+  inject_.Set(hang);
+  const Buffer first = Filled(std::byte{1});
+  const Buffer second = Filled(std::byte{2});
+  const Buffer third = Filled(std::byte{3});
+  std::vector<std::pair<uint64_t, Status>> answers;
+  const auto keep = [](std::vector<std::pair<uint64_t, Status>>& into, EventLoop& loop,
+                       Task<Status> task) -> Task<void> {
+    Status status = co_await task;
+    into.emplace_back(loop.NowUs(), std::move(status));
+  };
+  const uint64_t since = loop_.NowUs();
+  const iovec reading{first.data(), first.size()};
+  const iovec writing{second.data(), second.size()};
+  const iovec late{third.data(), third.size()};
+  loop_.Spawn(keep(answers, loop_, device_.Read(0, std::span(&reading, 1))));
+  const auto later = [&](uint64_t after_us, Task<Status> task) -> Task<void> {
+    co_await loop_.Sleep(after_us);
+    Task<void> keeping = keep(answers, loop_, std::move(task));
+    co_await keeping;
+  };
+  loop_.Spawn(later(kDeadlineUs / 2, device_.Write(0, std::span(&writing, 1))));
+  loop_.Spawn(later(kDeadlineUs - 1, device_.Read(kBytes, std::span(&late, 1))));
+  loop_.Spawn(later(kDeadlineUs - 1, device_.Flush()));
+  ASSERT_TRUE(loop_.RunUntil([&] { return answers.size() == 4; }));
+  for (const auto& [when_us, status] : answers) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kDeviceFailed);
+    EXPECT_EQ(status.error().errno_value, ETIMEDOUT);
+    EXPECT_LE(when_us - since, kDeadlineUs + 2000) << "on the virtual clock: one deadline, not two";
+  }
+  EXPECT_EQ(device_.unanswered(), 4U);
+  // They come after all, when their memory may be others' already.
+  std::memset(first.data(), 9, first.size());
+  std::memset(third.data(), 9, third.size());
+  inject_.Set({});
+  ASSERT_TRUE(loop_.RunUntil([&] { return device_.unanswered() == 0; }));
+  EXPECT_EQ(first.data()[0], std::byte{9});
+  EXPECT_EQ(third.data()[0], std::byte{9});
 }
 
 TEST_F(Deadline, SlowIsNotHung) {

@@ -113,6 +113,8 @@ run 0 "$EPLOG" volume create a data 8M
 run 0 "$EPLOG" vol create a gone 1M
 unchanged a refused 1 "'data' exists already" "$EPLOG" volume create a data 8M
 unchanged a refused 2 "a volume's name has 1 to 200 bytes" "$EPLOG" volume create a x/y 8M
+unchanged a refused 2 "names that begin with .eplog-deleted- are reserved" "$EPLOG" volume create a .eplog-deleted-1 8M
+unchanged a refused 2 "bytes of UTF-8" "$EPLOG" volume create a $'x\xff' 8M
 unchanged a refused 2 "a volume has at most 1P" "$EPLOG" volume create a big 2P
 unchanged a refused 1 "no volume 'dtaa'; did you mean 'data'" "$EPLOG" volume delete a dtaa
 unchanged a run 0 "$EPLOG" volume delete a gone --dry-run

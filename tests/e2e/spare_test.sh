@@ -41,7 +41,14 @@ wait_for() {  # EXPRESSION: until it is True
 readonly WHOLE="d['array']['state'] in ('clean', 'active')"
 path_of() { status_value "v['$1']['path']"; }
 told() { "$EPLOG" events "$ARRAY" | grep -c "\"event\":\"$1\".*$2" || true; }
-events_tell() { [ "$(told "$1" "${2:-}")" -gt 0 ] || die "no event $1 $2: $("$EPLOG" events "$ARRAY" | tail -n 20)"; }
+events_tell() {  # the file is written a little after the event
+  local tries
+  for ((tries = 0; tries < 300; ++tries)); do
+    [ "$(told "$1" "${2:-}")" -gt 0 ] && return 0
+    sleep 0.2
+  done
+  die "no event $1 ${2:-}: $("$EPLOG" events "$ARRAY" | tail -n 20)"
+}
 listed() { grep -c '^\[\[spare\]\]' "$ARRAY/array.toml"; }
 
 write_some() {  # with flushes, so that a lost device is met

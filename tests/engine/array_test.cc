@@ -1,5 +1,7 @@
 // The public API end to end on memory devices: what a user of an array sees.
 
+#include <cerrno>
+
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -105,6 +107,9 @@ TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
             ErrorCode::kExists);
   ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(a, "b", true)).ok());
   EXPECT_FALSE(test.array->GetVolume(b));
+  const auto large = RunTask(test.loop, test.array->ResizeVolume(a, uint64_t{1} << 60));
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().errno_value, EFBIG);
   ASSERT_EQ(test.array->Volumes().size(), 1U);
   EXPECT_EQ(test.array->FindVolume("b")->id, a);
   // Shrink in the middle of a chunk and grow again: what was cut off is zero.
@@ -122,6 +127,130 @@ TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
   test.Open();
   EXPECT_GT(test.array->GetStatus().free_bytes, free_before);
   EXPECT_TRUE(test.array->Volumes().empty());
+}
+
+TEST(Array, ReservedNamesAndOnesThatAreNoTextAreRefused) {
+  TestArray test({});
+  const VolumeId a = test.CreateVolume("a", 1 << 20);
+  for (const std::string& bad :
+       {std::string(kReservedVolumePrefix), std::string(kReservedVolumePrefix) + "1",
+        std::string(kReservedVolumePrefix) + "1\x7f", std::string("\xff"), std::string("a\xc3")}) {
+    EXPECT_EQ(RunTask(test.loop, test.array->CreateVolume(bad, 1)).error().code,
+              ErrorCode::kInvalidArgument);
+    EXPECT_EQ(RunTask(test.loop, test.array->RenameVolume(a, bad, true)).error().code,
+              ErrorCode::kInvalidArgument);
+    EXPECT_EQ(RunTask(test.loop, test.array->RenameVolumeOver(a, bad)).error().code,
+              ErrorCode::kInvalidArgument);
+  }
+  ASSERT_EQ(test.array->Volumes().size(), 1U);
+  EXPECT_EQ(test.array->Volumes().front().name, "a");
+}
+
+// Earlier versions let them pass.
+TEST(Array, VolumesThatHaveReservedNamesAreKept) {
+  TestArray test({});
+  ASSERT_TRUE(test.Close().ok());
+  test.hooks().reserved_names = true;
+  test.Open();
+  Random random(1);
+  const auto bytes = RandomBytes(random, 50000);
+  // The second is just what an earlier version would have called a volume that was unlinked.
+  const std::string names[] = {std::string(kReservedVolumePrefix) + "mine",
+                               std::string(kReservedVolumePrefix) + "2"};
+  for (const std::string& name : names) {
+    ASSERT_TRUE(test.Write(test.CreateVolume(name, 1 << 20), 0, bytes).ok());
+  }
+  ASSERT_TRUE(test.Close().ok());
+  test.hooks().reserved_names = false;
+  for (int life = 0; life < 2; ++life) {
+    test.Open();
+    test.Sleep(1'000'000);
+    ASSERT_EQ(test.array->Volumes().size(), 2U);
+    for (const std::string& name : names) {
+      const auto found = test.array->FindVolume(name);
+      ASSERT_TRUE(found) << name;
+      EXPECT_TRUE(test.Read(found->id, 0, bytes.size()) == bytes);
+    }
+    ASSERT_TRUE(test.Close().ok());
+  }
+  test.Open();
+  const VolumeId mine = test.array->FindVolume(names[0])->id;
+  ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(mine, "good", false)).ok());
+  ASSERT_TRUE(
+      RunTask(test.loop, test.array->DeleteVolume(test.array->FindVolume(names[1])->id)).ok());
+  EXPECT_EQ(test.array->Volumes().size(), 1U);
+}
+
+TEST(Array, AHiddenVolumeLivesForItsUsersAndNoLongerThanTheArrayIsOpen) {
+  TestArray test({});
+  const VolumeId volume = test.CreateVolume("v", 1 << 20);
+  Random random(1);
+  const auto bytes = RandomBytes(random, 300000);
+  ASSERT_TRUE(test.Write(volume, 0, bytes).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->HideVolume(volume)).ok());
+  EXPECT_TRUE(RunTask(test.loop, test.array->HideVolume(volume)).ok());
+  EXPECT_TRUE(test.array->Volumes().empty());
+  EXPECT_FALSE(test.array->FindVolume("v"));
+  ASSERT_TRUE(test.array->GetVolume(volume));
+  EXPECT_EQ(test.array->GetVolume(volume)->name, "");
+  EXPECT_TRUE(test.Read(volume, 0, bytes.size()) == bytes);
+  EXPECT_TRUE(test.Write(volume, 0, bytes).ok());
+  test.CreateVolume("v", 1 << 20);  // the name is free
+  const uint64_t free_before = test.array->GetStatus().free_bytes;
+  test.Kill();
+  test.Open(true);
+  EXPECT_TRUE(test.array->GetVolume(volume)) << "to look changes nothing";
+  EXPECT_EQ(test.array->Volumes().size(), 1U);
+  ASSERT_TRUE(test.Close().ok());
+  test.Open();
+  test.Sleep(10'000'000);
+  EXPECT_FALSE(test.array->GetVolume(volume));
+  EXPECT_GT(test.array->GetStatus().free_bytes, free_before);
+  EXPECT_EQ(test.array->Volumes().size(), 1U);
+}
+
+// Killed at any moment of it: the name means the old volume or the new one.
+TEST(Array, AVolumeIsReplacedAtOneMomentOverAKillToo) {
+  ArrayShape shape;
+  shape.ssd_delays = kSsdDelays;
+  shape.log_delays = kLogDelays;
+  Random random(1);
+  const auto old_bytes = RandomBytes(random, 100000);
+  const auto new_bytes = RandomBytes(random, 100000);
+  uint32_t olds = 0;
+  uint32_t news = 0;
+  shape.n = 4;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{8} << 20;
+  for (uint64_t after_us = 0; after_us < 4000; after_us += 80) {
+    TestArray test(shape);
+    const VolumeId was = test.CreateVolume("v", 1 << 20);
+    const VolumeId is = test.CreateVolume("new", 1 << 20);
+    ASSERT_TRUE(test.Write(was, 0, old_bytes).ok());
+    ASSERT_TRUE(test.Write(is, 0, new_bytes).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+    bool done = false;
+    test.loop.Spawn([](Array& array, VolumeId id, bool& ended) -> Task<void> {
+      Task<Result<VolumeId>> renaming = array.RenameVolumeOver(id, "v");
+      const Result<VolumeId> hidden = co_await renaming;
+      EXPECT_TRUE(hidden.ok() && hidden->value != 0);
+      ended = true;
+    }(*test.array, is, done));
+    test.Sleep(after_us);
+    ASSERT_TRUE(test.array->FindVolume("v")) << "at every moment";
+    test.Kill();
+    test.Open();
+    const auto found = test.array->FindVolume("v");
+    ASSERT_TRUE(found) << after_us;
+    const bool replaced = found->id == is;
+    EXPECT_TRUE(test.Read(found->id, 0, new_bytes.size()) == (replaced ? new_bytes : old_bytes));
+    EXPECT_EQ(test.array->FindVolume("new").has_value(), !replaced) << after_us;
+    EXPECT_EQ(test.array->Volumes().size(), replaced ? 1U : 2U);
+    EXPECT_TRUE(replaced || !done) << "what was answered is durable";
+    ++(replaced ? news : olds);
+  }
+  EXPECT_GT(olds, 0U);
+  EXPECT_GT(news, 0U);
 }
 
 // A full array: overwriting goes on for ever, a new extent is refused.

@@ -12,8 +12,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,6 +85,11 @@ class Served {
       thread_.join();
     }
   }
+  // Stop, whatever is in progress.
+  void Abandon() {
+    abandon_ = true;
+    Stop(0);
+  }
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
@@ -98,11 +106,18 @@ class Served {
     }
     started->set_value(OkStatus());
     raw->Spawn(WaitForStop(raw, server->get()));
-    EPLOG_CHECK(raw->RunUntil([this] { return stopped_; }), "stuck");
+    EPLOG_CHECK(raw->RunUntil([this] { return stopped_ || (stop_ && abandon_); }), "stuck");
+    if (!stopped_) {
+      raw->Abort();
+      static_cast<void>(server->release());  // its tasks did not end
+    }
   }
   Task<void> WaitForStop(IoUringLoop* loop, ControlServer* server) {
     while (!stop_) {
       co_await loop->Sleep(1000);
+    }
+    if (abandon_) {
+      co_return;
     }
     Task<void> stopping = server->Stop(grace_us_);
     co_await stopping;
@@ -112,6 +127,7 @@ class Served {
   std::string path_;
   Status status_;
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> abandon_ = false;
   std::atomic<uint64_t> grace_us_ = 0;
   bool stopped_ = false;
   std::thread thread_;
@@ -275,7 +291,166 @@ TEST_F(ControlTest, ClientsThatLeaveOrStallHarmNobody) {
   EXPECT_EQ(closing.Receive(), "{\"ok\":true,\"result\":null}\n");
   EXPECT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
 
-  served.Stop(200'000);  // ends, whoever is still connected
+  served.Stop(200'000);
+}
+
+// Whoever keeps connections and asks for nothing keeps nobody out.
+TEST_F(ControlTest, IdleConnectionsGiveWay) {
+  const Served served(path_);
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.push_back(std::make_unique<Client>(path_));
+    if (i % 3 == 1) {
+      idle.back()->Send("{\"verb\":\"ech");
+    } else if (i % 3 == 2) {
+      idle.back()->Send("{\"verb\":\"large\"}\n");  // and its answer is never read
+    }
+  }
+  for (int i = 0; i < 5; ++i) {
+    const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
+    EXPECT_TRUE(answer.ok()) << answer.error().ToString();
+  }
+  // The newest are still there.
+  idle[198]->Send("{\"verb\":\"echo\"}\n");
+  EXPECT_EQ(idle[198]->Receive(1), "{\"ok\":true,\"result\":{\"verb\":\"echo\"}}\n");
+}
+
+TEST_F(ControlTest, WhenAllAreAtWorkTheNextIsToldSo) {
+  Served served(path_);
+  std::vector<std::unique_ptr<Client>> busy;
+  for (int i = 0; i < 64; ++i) {
+    busy.push_back(std::make_unique<Client>(path_));
+    busy.back()->Send("{\"verb\":\"sleep\",\"us\":600000000}\n");
+  }
+  Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
+  for (int i = 0; i < 6000 && answer.ok(); ++i) {  // until all have been read
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    answer = ControlRequest(path_, {{"verb", "echo"}});
+  }
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kBusy) << answer.error().ToString();
+  EXPECT_NE(answer.error().message.find("64 verbs"), std::string::npos);
+  served.Abandon();
+}
+
+// A server in a process of its own, which can be stopped, or be somebody else's.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const std::function<int()>& body) : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::_exit(body());
+    }
+  }
+  ~ServerProcess() {
+    ::kill(pid_, SIGKILL);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+  }
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// Answers to nothing, or until it is killed, as `user`.
+int ListenOnly(const std::string& path, uid_t user) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      (user != ::geteuid() && ::setuid(user) != 0) || ::listen(fd, 16) != 0) {
+    return 1;
+  }
+  while (true) {
+    ::pause();
+  }
+}
+
+void AwaitListening(const std::string& path) {
+  for (int i = 0; i < 6000; ++i) {
+    const Client client(path);
+    if (client.connected()) {
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "nobody listens at " << path;
+}
+
+TEST_F(ControlTest, AStoppedServerIsNamedAndNotWaitedFor) {
+  const ServerProcess server([this] {
+    const Served served(path_);
+    while (true) {
+      ::pause();
+    }
+    return 0;
+  });
+  AwaitListening(path_);
+  ASSERT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
+  ASSERT_EQ(::kill(server.pid(), SIGSTOP), 0);
+  const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
+  EXPECT_NE(answer.error().message.find("process " + std::to_string(server.pid())),
+            std::string::npos)
+      << answer.error().message;
+  EXPECT_NE(answer.error().message.find("is stopped; kill -CONT"), std::string::npos);
+  ASSERT_EQ(::kill(server.pid(), SIGCONT), 0);
+  EXPECT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
+}
+
+TEST_F(ControlTest, AServerThatAnswersToNothingIsNotWaitedForForEver) {
+  const ServerProcess server([this] { return ListenOnly(path_, ::geteuid()); });
+  AwaitListening(path_);
+  const Result<Json> answer =
+      ControlRequest(path_, {{"verb", "echo"}}, {}, {.silence = std::chrono::milliseconds(3000)});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
+  EXPECT_NE(answer.error().message.find("has not answered"), std::string::npos)
+      << answer.error().message;
+}
+
+TEST_F(ControlTest, LongWorkIsWaitedFor) {
+  const Served served(path_);
+  const Result<Json> answer = ControlRequest(path_, {{"verb", "sleep"}, {"us", 8'000'000}}, {},
+                                             {.silence = std::chrono::milliseconds(2000)});
+  EXPECT_TRUE(answer.ok()) << answer.error().ToString();
+}
+
+TEST_F(ControlTest, NothingInADirectoryOfOthersIsBelieved) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root to give a directory away";
+  }
+  const Served served(path_);
+  ASSERT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
+  ASSERT_EQ(::chown(directory_.path().c_str(), 65534, 65534), 0);
+  Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().message.find("belongs to user 65534"), std::string::npos)
+      << answer.error().message;
+  ASSERT_EQ(::chown(directory_.path().c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0777), 0);
+  answer = ControlRequest(path_, {{"verb", "echo"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().message.find("can be written by others"), std::string::npos)
+      << answer.error().message;
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  EXPECT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
+}
+
+TEST_F(ControlTest, AnotherUsersServerIsNotBelieved) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root to become somebody else";
+  }
+  const ServerProcess server([this] { return ListenOnly(path_, 65534); });
+  AwaitListening(path_);
+  const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().message.find("is answered by user 65534"), std::string::npos)
+      << answer.error().message;
 }
 
 TEST_F(ControlTest, StopLetsAnswersLeave) {

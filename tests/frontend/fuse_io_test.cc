@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <functional>
@@ -359,6 +361,62 @@ TEST(FuseData, CachedReaderSeesAsynchronousDirectWritesThatRacedIt) {
   });
 }
 
+// A direct write beside a cached reader ends only when the kernel has dropped the reader's pages,
+// and it drops none whose read is on its way to us. So these reads must find room, however many
+// writers there are. (From Linux 6.9 on direct writers of one file beside cached ones take turns,
+// so here everybody has a file of his own.)
+TEST(FuseData, ManyDirectWritersBesideCachedReadersLeaveRoomForTheReads) {
+  EPLOG_NEEDS_FUSE();
+  constexpr size_t kFiles = 12;
+  MountSetup setup;
+  setup.buffers = 4;
+  setup.prepare = [](FakeArray& array) {
+    array.max_delay_us = 300;
+    for (size_t i = 0; i < kFiles; ++i) {
+      array.AddVolume("v" + std::to_string(i), std::vector<std::byte>(4096));
+    }
+  };
+  ServedMount mount(setup);
+  std::atomic<size_t> writing = kFiles;
+  std::atomic<int> errors = 0;
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<File>> files;
+  for (size_t i = 0; i < kFiles; ++i) {
+    const std::string path = mount / ("v" + std::to_string(i));
+    files.push_back(std::make_unique<File>(path, O_RDONLY));
+    files.push_back(std::make_unique<File>(path, O_RDWR | O_DIRECT));
+  }
+  for (size_t i = 0; i < kFiles; ++i) {
+    const int reading = files[2 * i]->fd();
+    const int direct = files[2 * i + 1]->fd();
+    threads.emplace_back([&, direct, i] {
+      const AlignedBytes bytes(4096, i);
+      for (int n = 0; n < 300; ++n) {
+        errors += ::pwrite(direct, bytes.data(), bytes.size(), 0) == 4096 ? 0 : 1;
+      }
+      --writing;
+    });
+    threads.emplace_back([&, reading] {
+      std::array<char, 4096> page{};
+      while (writing != 0) {
+        errors += ::pread(reading, page.data(), page.size(), 0) == 4096 ? 0 : 1;
+      }
+    });
+  }
+  for (int i = 0; i < 1200 && writing != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  const bool all = writing == 0;
+  EXPECT_TRUE(all) << "writers and readers wait for each other";
+  if (!all) {
+    ::umount2(mount.directory().c_str(), MNT_FORCE | MNT_DETACH);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(errors, 0);
+}
+
 TEST(FuseData, PagesKeptFromEarlierOpensAreNotStale) {
   EPLOG_NEEDS_FUSE();
   ServedMount mount;
@@ -443,6 +501,49 @@ TEST(FuseData, FullArrayRefusesAndStatfsTellsWhatIsLeft) {
   ASSERT_EQ(::fstat(file.fd(), &info), 0);
   EXPECT_EQ(info.st_blocks, 48 * 8);
   EXPECT_EQ(info.st_blksize, 4096);
+}
+
+// What every file system says, and what a program may go by.
+TEST(FuseData, TheLargestSizeIsFilledAndNotPassed) {
+  EPLOG_NEEDS_FUSE();
+  ServedMount mount;
+  const File cached(mount / "v", O_CREAT | O_RDWR);
+  const File direct(mount / "v", O_RDWR | O_DIRECT);
+  const AlignedBytes bytes(8192, 1);
+  const auto most = static_cast<off_t>(kMaxVolumeBytes);
+  for (const int fd : {cached.fd(), direct.fd()}) {
+    EXPECT_EQ(::pwrite(fd, bytes.data(), 8192, most - 4096), 4096) << "as far as there is room";
+    EXPECT_EQ(::pwrite(fd, bytes.data(), 4096, most), -1);
+    EXPECT_EQ(errno, EFBIG);
+    EXPECT_EQ(::pwrite(fd, bytes.data(), 4096, most + 4096), -1);
+    EXPECT_EQ(errno, EFBIG);
+  }
+  EXPECT_EQ(Size(mount / "v"), kMaxVolumeBytes);
+  EXPECT_EQ(::ftruncate(cached.fd(), most + 1), -1);
+  EXPECT_EQ(errno, EFBIG);
+  EXPECT_EQ(::fallocate(cached.fd(), 0, most, 1), -1);
+  EXPECT_EQ(errno, EFBIG);
+  ASSERT_EQ(::ftruncate(cached.fd(), 0), 0);
+  // An array whose extents are small may hold less; it says so, and the errno is the same.
+  mount.Do([](FakeArray& array) {
+    array.before = [](const FakeArray::Call& call) -> Status {
+      if (call.op != Op::kResize || call.length_bytes <= 8192) {
+        return OkStatus();
+      }
+      Error error;
+      error.code = ErrorCode::kInvalidArgument;
+      error.errno_value = EFBIG;
+      error.message = "wanted";
+      return Fail(std::move(error));
+    };
+  });
+  EXPECT_EQ(::ftruncate(cached.fd(), 8193), -1);
+  EXPECT_EQ(errno, EFBIG);
+  EXPECT_EQ(::pwrite(cached.fd(), bytes.data(), 1, 8192), -1);
+  EXPECT_EQ(errno, EFBIG);
+  EXPECT_EQ(::fallocate(cached.fd(), 0, 0, 8193), -1);
+  EXPECT_EQ(errno, EFBIG);
+  mount.Do([](FakeArray& array) { array.before = nullptr; });
 }
 
 TEST(FuseData, AllocateExtendsPunchesAndZeroes) {

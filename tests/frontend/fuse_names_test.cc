@@ -7,9 +7,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -60,6 +62,13 @@ std::string Get(int fd) {
 
 bool Exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
+}
+
+// Those without a name too.
+size_t Volumes(ServedMount& mount) {
+  size_t count = 0;
+  mount.Do([&](FakeArray& array) { count = array.volume_count(); });
+  return count;
 }
 
 // Closing is answered before the volume is released.
@@ -135,8 +144,32 @@ TEST(FuseNames, BadNamesAreRefused) {
   EXPECT_EQ(create(std::string(200, 'n')), 0);
   EXPECT_EQ(create(std::string(201, 'n')), ENAMETOOLONG);
   EXPECT_EQ(create("line\nbreak"), EINVAL);
-  EXPECT_EQ(create(std::string(kHiddenPrefix) + "1"), EPERM);
+  EXPECT_EQ(create(std::string(kReservedVolumePrefix) + "1"), EPERM);
+  EXPECT_EQ(create(std::string(kReservedVolumePrefix)), EPERM);
   EXPECT_EQ(create("\xc3\xa4\xc3\xb6 volume"), 0);
+}
+
+// Scripts, JSON and the command line could not name them again.
+TEST(FuseNames, NewNamesAreUtf8AndOldOnesCanBeRidOf) {
+  EPLOG_NEEDS_FUSE();
+  MountSetup setup;
+  setup.prepare = [](FakeArray& array) {
+    array.AddVolume("old \xff", std::vector<std::byte>(100));
+    array.AddVolume("older \xff", std::vector<std::byte>(100));
+  };
+  ServedMount mount(setup);
+  for (const char* bad : {"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+    EXPECT_EQ(::open((mount / bad).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600), -1);
+    EXPECT_EQ(errno, EILSEQ) << bad;
+    EXPECT_EQ(::mknod((mount / bad).c_str(), S_IFREG | 0600, 0), -1);
+    EXPECT_EQ(errno, EILSEQ) << bad;
+    EXPECT_EQ(::rename((mount / "old \xff").c_str(), (mount / bad).c_str()), -1);
+    EXPECT_EQ(errno, EILSEQ) << bad;
+  }
+  { const File open(mount / "old \xff", O_RDWR); }
+  EXPECT_EQ(::rename((mount / "old \xff").c_str(), (mount / "new").c_str()), 0);
+  EXPECT_EQ(::unlink((mount / "older \xff").c_str()), 0);
+  EXPECT_EQ(VolumeNames(mount), std::vector<std::string>{"new"});
 }
 
 TEST(FuseNames, OnlyPlainFiles) {
@@ -179,11 +212,95 @@ TEST(FuseNames, RenameMovesReplacesAndRefuses) {
   EXPECT_FALSE(Exists(mount / "c"));
 
   Put(mount / "d", "d");
-  const File open(mount / "b", O_RDONLY);
-  EXPECT_EQ(rename("d", "b", 0), EBUSY);
-  EXPECT_EQ(rename("b", "e", 0), 0) << "an open volume may change its name";
-  EXPECT_EQ(Get(open.fd()), "content of a");
-  EXPECT_EQ(VolumeNames(mount), (std::vector<std::string>{"d", "e"}));
+  {
+    const File open(mount / "b", O_RDONLY);
+    EXPECT_EQ(rename("b", "e", 0), 0) << "an open volume may change its name";
+    EXPECT_EQ(rename("d", "e", 0), 0) << "and be replaced";
+    EXPECT_EQ(Get(open.fd()), "content of a") << "for who has it open it stays";
+    EXPECT_EQ(Get(File(mount / "e", O_RDONLY).fd()), "d");
+    EXPECT_EQ(VolumeNames(mount), std::vector<std::string>{"e"});
+    EXPECT_EQ(Volumes(mount), 2U);
+  }
+  Eventually([&] { return Volumes(mount) == 1; });
+}
+
+// Whatever else goes on, a name that is replaced means the old volume or the new one.
+TEST(FuseNames, OpensByNameNeverMissAVolumeThatIsReplaced) {
+  EPLOG_NEEDS_FUSE();
+  ServedMount mount;
+  mount.Do([](FakeArray& array) { array.max_delay_us = 500; });
+  Put(mount / "v", "version 0");
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> opened = 0;
+  std::mutex mutex;
+  std::set<std::string> wrong;  // guarded by mutex
+  const auto look = [&](int flags) {
+    while (!stop) {
+      const int fd = ::open((mount / "v").c_str(), flags | O_CLOEXEC);
+      const std::string error = fd < 0 ? std::strerror(errno) : "";
+      const std::string text = fd < 0 ? "" : Get(fd);
+      if (fd >= 0) {
+        ::close(fd);
+      }
+      struct stat info {};
+      const bool there = ::stat((mount / "v").c_str(), &info) == 0;
+      const std::lock_guard lock(mutex);
+      if (!error.empty()) {
+        wrong.insert("open: " + error);
+      } else if (text.rfind("version ", 0) != 0) {
+        wrong.insert("content: '" + text + "'");
+      }
+      if (!there) {
+        wrong.insert("stat fails");
+      }
+      ++opened;
+    }
+  };
+  std::vector<std::thread> lookers;
+  lookers.emplace_back(look, O_RDONLY);
+  lookers.emplace_back(look, O_RDWR);
+  lookers.emplace_back(look, O_RDWR | O_CREAT);
+  for (int version = 1; version <= 300; ++version) {
+    Put(mount / "new", "version " + std::to_string(version));
+    const bool renamed = ::rename((mount / "new").c_str(), (mount / "v").c_str()) == 0;
+    const std::string error = renamed ? "" : std::strerror(errno);
+    const std::lock_guard lock(mutex);
+    if (!renamed) {
+      wrong.insert("rename: " + error);
+    }
+  }
+  stop = true;
+  for (std::thread& looker : lookers) {
+    looker.join();
+  }
+  EXPECT_EQ(wrong, std::set<std::string>());
+  EXPECT_GT(opened, 0U);
+  EXPECT_EQ(Get(File(mount / "v", O_RDONLY).fd()), "version 300");
+  EXPECT_EQ(VolumeNames(mount), std::vector<std::string>{"v"});
+  Eventually([&] { return Volumes(mount) == 1; });
+}
+
+// Who read the directory knows the volumes too.
+TEST(FuseNames, WhatADirectoryShowedCanBeReplacedAndGoes) {
+  EPLOG_NEEDS_FUSE();
+  ServedMount mount;
+  for (int i = 0; i < 40; ++i) {
+    Put(mount / ("v" + std::to_string(i)), "old");
+    Put(mount / ("w" + std::to_string(i)), "new");
+  }
+  for (int round = 0; round < 3; ++round) {  // with and without attributes
+    for (const std::string& name : List(mount.directory())) {
+      struct stat info {};
+      ASSERT_EQ(::stat((mount / name).c_str(), &info), 0);
+    }
+  }
+  for (int i = 0; i < 40; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_EQ(::rename((mount / ("w" + number)).c_str(), (mount / ("v" + number)).c_str()), 0);
+  }
+  EXPECT_EQ(List(mount.directory()).size(), 40U);
+  EXPECT_EQ(Get(File(mount / "v7", O_RDONLY).fd()), "new");
+  Eventually([&] { return Volumes(mount) == 40; });
 }
 
 TEST(FuseNames, UnlinkedWhileOpenLivesUntilClosed) {
@@ -203,34 +320,46 @@ TEST(FuseNames, UnlinkedWhileOpenLivesUntilClosed) {
   EXPECT_EQ(Get(open.fd()), "Still here");
 
   Put(mount / "v", "a new one");  // the name is free at once
-  EXPECT_EQ(VolumeNames(mount).size(), 2U);
+  EXPECT_EQ(VolumeNames(mount), std::vector<std::string>{"v"});
+  EXPECT_EQ(Volumes(mount), 2U);
   open.Close();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(VolumeNames(mount).size(), 2U) << "one opener is left";
+  EXPECT_EQ(Volumes(mount), 2U) << "one opener is left";
   second.Close();
-  Eventually([&] { return VolumeNames(mount) == std::vector<std::string>{"v"}; });
+  Eventually([&] { return Volumes(mount) == 1; });
   EXPECT_EQ(Get(File(mount / "v", O_RDONLY).fd()), "a new one");
 }
 
-TEST(FuseNames, LeftOversOfAKilledProcessAreDeleted) {
+// Unlinked while open and never closed: the mount goes, and the volume with it.
+TEST(FuseNames, WhatWasUnlinkedGoesWithTheMount) {
   EPLOG_NEEDS_FUSE();
-  const auto prepare = [](FakeArray& array) {
-    const std::vector<std::byte> bytes(10000);
-    array.AddVolume(std::string(kHiddenPrefix) + "17", bytes);
-    array.AddVolume("kept", bytes);
-  };
-  {
-    MountSetup setup;
-    setup.read_only = true;
-    setup.prepare = prepare;
-    ServedMount mount(setup);
-    EXPECT_EQ(List(mount.directory()), std::multiset<std::string>{"kept"});
-    EXPECT_EQ(VolumeNames(mount).size(), 2U);
-  }
+  ServedMount mount;
+  Put(mount / "v", "x");
+  Put(mount / "kept", "y");
+  const File open(mount / "v", O_RDONLY);
+  ASSERT_EQ(::unlink((mount / "v").c_str()), 0);
+  EXPECT_EQ(Volumes(mount), 2U);
+  mount.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+  mount.WaitUntilServed();
+  EXPECT_EQ(Volumes(mount), 1U);
+}
+
+// Earlier versions let other front ends give such names, and then destroyed what bore them.
+TEST(FuseNames, AReservedNameFromBeforeIsAVolumeLikeAnyOther) {
+  EPLOG_NEEDS_FUSE();
+  const std::string name = std::string(kReservedVolumePrefix) + "1";
   MountSetup setup;
-  setup.prepare = prepare;
+  setup.prepare = [&](FakeArray& array) {
+    array.AddVolume(name, std::vector<std::byte>(5, std::byte{'x'}));
+    array.AddVolume(std::string(kReservedVolumePrefix) + "mine", std::vector<std::byte>(5));
+  };
   ServedMount mount(setup);
-  Eventually([&] { return VolumeNames(mount) == std::vector<std::string>{"kept"}; });
+  EXPECT_EQ(List(mount.directory()).size(), 2U);
+  EXPECT_EQ(Get(File(mount / name, O_RDWR).fd()), "xxxxx");
+  EXPECT_EQ(::rename((mount / name).c_str(), (mount / "good").c_str()), 0);
+  EXPECT_EQ(::rename((mount / "good").c_str(), (mount / name).c_str()), -1);
+  EXPECT_EQ(errno, EPERM) << "it is nobody's to give";
+  EXPECT_EQ(Get(File(mount / "good", O_RDONLY).fd()), "xxxxx");
 }
 
 TEST(FuseNames, AttributesAreKeptInRam) {

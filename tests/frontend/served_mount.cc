@@ -149,6 +149,7 @@ void ServedMount::Thread(const MountSetup& setup, std::promise<Status>* started)
     FuseOptions options;
     options.mountpoint = directory_;
     options.read_only = setup.read_only;
+    options.buffers = setup.buffers;
     Result<std::unique_ptr<FuseServer>> server = FuseServer::Mount(*loop_, array, options);
     if (!server.ok()) {
       std::fprintf(stderr, "%s\n", server.error().ToString().c_str());

@@ -82,6 +82,7 @@ void FillPattern(std::span<std::byte> bytes, uint64_t seed);
 struct MountSetup {
   uint64_t capacity_bytes = uint64_t{1} << 30;
   bool read_only = false;
+  uint32_t buffers = 512;
   std::function<void(FakeArray&)> prepare;
   std::string directory;  // empty: its own
 };

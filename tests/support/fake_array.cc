@@ -6,12 +6,14 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/utf8.h"
 
 namespace eplog {
 namespace {
 
 bool GoodName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxVolumeNameBytes && name != "." && name != ".." &&
+         IsUtf8(name) && !name.starts_with(kReservedVolumePrefix) &&
          std::none_of(name.begin(), name.end(),
                       [](char c) { return c == '/' || (c >= 0 && c < ' ') || c == 127; });
 }
@@ -39,9 +41,20 @@ Task<Status> FakeArray::Begin(Call call) {
   if (max_delay_us != 0) {
     co_await loop_.Sleep(random_.Below(max_delay_us + 1));
   }
+  while (hold && hold(call)) {
+    co_await loop_.Sleep(1000);
+  }
   if (before) {
     Status status = before(call);
     co_return status;
+  }
+  co_return OkStatus();
+}
+
+// A change is seen before it is durable.
+Task<Status> FakeArray::Settle() {
+  if (max_delay_us != 0) {
+    co_await loop_.Sleep(random_.Below(max_delay_us + 1));
   }
   co_return OkStatus();
 }
@@ -136,6 +149,45 @@ Task<Status> FakeArray::RenameVolume(VolumeId id, std::string new_name, bool rep
   co_return OkStatus();
 }
 
+void FakeArray::Hide(Volume& volume) {
+  volume.name.clear();
+  volume.hidden = true;
+}
+
+Task<Result<VolumeId>> FakeArray::RenameVolumeOver(VolumeId id, std::string new_name) {
+  const Running running(in_flight_);
+  Status begun = co_await Begin({Op::kRename, id, 0, 0});
+  EPLOG_CO_TRY(begun);
+  Volume* volume = Find(id);
+  if (volume == nullptr) {
+    co_return NoVolume();
+  }
+  if (!GoodName(new_name)) {
+    co_return Fail(ErrorCode::kInvalidArgument, "no good name");
+  }
+  const std::optional<VolumeInfo> other = FindVolume(new_name);
+  const bool hides = other && other->id != id;
+  if (hides) {
+    Hide(*Find(other->id));
+  }
+  volume->name = std::move(new_name);
+  Status settled = co_await Settle();
+  EPLOG_CO_TRY(settled);
+  co_return hides ? other->id : VolumeId(0);
+}
+
+Task<Status> FakeArray::HideVolume(VolumeId id) {
+  const Running running(in_flight_);
+  Status begun = co_await Begin({Op::kRename, id, 0, 0});
+  EPLOG_CO_TRY(begun);
+  Volume* volume = Find(id);
+  if (volume == nullptr) {
+    co_return NoVolume();
+  }
+  Hide(*volume);
+  co_return OkStatus();
+}
+
 Task<Status> FakeArray::DeleteVolume(VolumeId id) {
   const Running running(in_flight_);
   Status begun = co_await Begin({Op::kDelete, id, 0, 0});
@@ -153,7 +205,9 @@ VolumeInfo FakeArray::InfoOf(uint32_t id, const Volume& volume) const {
 std::vector<VolumeInfo> FakeArray::Volumes() const {
   std::vector<VolumeInfo> list;
   for (const auto& [id, volume] : volumes_) {
-    list.push_back(InfoOf(id, volume));
+    if (!volume.hidden) {
+      list.push_back(InfoOf(id, volume));
+    }
   }
   std::sort(list.begin(), list.end(),
             [](const VolumeInfo& a, const VolumeInfo& b) { return a.name < b.name; });
@@ -162,7 +216,7 @@ std::vector<VolumeInfo> FakeArray::Volumes() const {
 
 std::optional<VolumeInfo> FakeArray::FindVolume(std::string_view name) const {
   for (const auto& [id, volume] : volumes_) {
-    if (volume.name == name) {
+    if (volume.name == name && !volume.hidden) {
       return InfoOf(id, volume);
     }
   }

@@ -54,6 +54,7 @@ class FakeArray final : public Array {
   uint64_t max_delay_us = 0;  // each answer comes after a random time up to this
   bool keep_data = true;      // false: writes go nowhere and reads are zeros, for measuring
   std::function<Status(const Call&)> before;  // an error here is the answer
+  std::function<bool(const Call&)> hold;      // true: not answered yet; asked again and again
   std::vector<DeviceStatus> devices;
   // What becomes of a replacement; empty: there is no replacing.
   std::function<Task<Status>(uint32_t device, Device& replacement)> on_replace;
@@ -71,11 +72,14 @@ class FakeArray final : public Array {
   void AddVolume(std::string name, std::span<const std::byte> content);
   [[nodiscard]] std::vector<std::byte> Content(std::string_view name) const;
   [[nodiscard]] uint64_t Count(Op op) const;
+  [[nodiscard]] size_t volume_count() const { return volumes_.size(); }  // hidden ones too
 
   Task<Status> Close() override;
   Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
   Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) override;
   Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) override;
+  Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) override;
+  Task<Status> HideVolume(VolumeId volume) override;
   Task<Status> DeleteVolume(VolumeId volume) override;
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
@@ -125,6 +129,7 @@ class FakeArray final : public Array {
     std::string name;
     uint64_t size_bytes = 0;
     std::map<uint64_t, Page> pages;  // what was written
+    bool hidden = false;             // it has no name
   };
 
   // In flight until the scope ends, however it ends.
@@ -141,7 +146,9 @@ class FakeArray final : public Array {
 
   // What every call goes through first: shutdown, `before`, the delay.
   Task<Status> Begin(Call call);
+  Task<Status> Settle();
   Volume* Find(VolumeId id);
+  static void Hide(Volume& volume);
   [[nodiscard]] VolumeInfo InfoOf(uint32_t id, const Volume& volume) const;
   [[nodiscard]] uint64_t AllocatedBytes() const;
   Status Store(Volume& volume, uint64_t offset_bytes, std::span<const std::byte> from);

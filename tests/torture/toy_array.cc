@@ -66,6 +66,12 @@ class ToyArray final : public Array {
   Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
   Task<Status> ResizeVolume(VolumeId volume, uint64_t size_bytes) override;
   Task<Status> RenameVolume(VolumeId volume, std::string new_name, bool replace) override;
+  Task<Result<VolumeId>> RenameVolumeOver(VolumeId /*volume*/, std::string /*name*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "no hiding of volumes");
+  }
+  Task<Status> HideVolume(VolumeId /*volume*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "no hiding of volumes");
+  }
   Task<Status> DeleteVolume(VolumeId volume) override;
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override { return state_.Infos(); }
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override {

@@ -1,0 +1,80 @@
+#include "frontend/stall_watch.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+namespace eplog {
+namespace {
+
+constexpr int kLooks = 20;  // in the longest time that is borne
+
+}  // namespace
+
+StallWatch::StallWatch(std::chrono::milliseconds longest,
+                       std::function<void(const std::string&)> stalled)
+    : longest_(longest), stalled_(std::move(stalled)), watched_(::gettid()) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread(&StallWatch::ThreadMain, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+StallWatch::~StallWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void StallWatch::Die(const std::string& line) {
+  std::fprintf(stderr, "eplog: %s\n", line.c_str());
+  std::fflush(stderr);
+  std::abort();
+}
+
+void StallWatch::ThreadMain() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, longest_ / kLooks, [this] { return stop_; })) {
+    Look();
+  }
+}
+
+// "running", or the number of the call, its arguments, the stack and the place in the program. A
+// thread without a processor is running, too; -1 waits for a page of memory, which is not its
+// fault.
+std::string StallWatch::CallNow() const {
+  std::ifstream file("/proc/self/task/" + std::to_string(watched_) + "/syscall");
+  std::string call;
+  std::getline(file, call);
+  const bool waits = !call.empty() && call != "running" && call[0] != '-';
+  const bool own = std::strtol(call.c_str(), nullptr, 10) == SYS_io_uring_enter;
+  return waits && !own ? call : "";
+}
+
+void StallWatch::Look() {
+  std::string call = CallNow();
+  const auto now = std::chrono::steady_clock::now();
+  if (call.empty() || call != call_) {
+    call_ = std::move(call);
+    since_ = now;
+    told_ = false;
+    return;
+  }
+  if (!told_ && now - since_ >= longest_) {
+    told_ = true;
+    stalled_("the engine's thread waits in system call " + call_.substr(0, call_.find(' ')) + " (" +
+             call_ + "), and may wait for nothing but its loop");
+  }
+}
+
+}  // namespace eplog

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Things that hang beside an array: files that it writes to, commands that it runs, the serving process itself. The
+# array goes on, it can be closed, and who asks gets an answer.
+#
+#   hangs_test.sh PATH-TO-EPLOG
+#
+# Needs /dev/fuse. Pipes that nobody reads stand for files on a file system that hangs.
+set -u
+EPLOG=$(realpath "$1")
+HERE=$(realpath "$(dirname "$0")")
+[ -c /dev/fuse ] && [ -w /dev/fuse ] || { echo "SKIPPED: there is no /dev/fuse to use"; exit 77; }
+command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-hangs.XXXXXX")
+DAEMON=
+
+cleanup() {
+  cd /
+  [ -n "$DAEMON" ] && kill -CONT "$DAEMON" 2>/dev/null
+  if mountpoint -q "$WORK/mnt" 2>/dev/null; then
+    timeout 60 "$EPLOG" umount "$WORK/mnt" >/dev/null 2>&1
+    [ -n "$DAEMON" ] && kill -9 "$DAEMON" 2>/dev/null
+    umount -l "$WORK/mnt" 2>/dev/null
+  fi
+  rm -rf "$WORK"
+}
+trap cleanup EXIT
+cd "$WORK" || exit 1
+
+# shellcheck source=tests/e2e/asserts.sh
+source "$HERE/asserts.sh"
+
+# Waits for a command that may hang, and says so.
+soon() { timeout --kill-after=10 180 "$@"; }
+
+mounted() {  # OPTION...
+  run 0 soon "$EPLOG" mount a mnt "$@"
+  DAEMON=$("$EPLOG" status a --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+}
+
+run 0 "$EPLOG" create a --level 6 --ssds 4 --logs 2 --device-size 16M --log-size 8M --sparse
+run 0 "$EPLOG" volume create a v 8M
+
+section "files beside the array that hang"
+mkfifo a/events.jsonl a/scrub.json.new
+mounted
+head -c 4M /dev/urandom >content
+run 0 soon cp content mnt/v
+run 0 soon "$EPLOG" scrub a
+run 0 soon "$EPLOG" fail a ssd1
+run 3 soon "$EPLOG" status a
+out_has "ssd1 .*failed"
+run 0 soon cmp -n 4194304 content mnt/v
+run 0 soon dd if=content of=mnt/v bs=64k conv=notrunc,fsync status=none
+run 0 soon "$EPLOG" umount mnt
+DAEMON=
+rm a/events.jsonl a/scrub.json.new
+
+section "a command that reads the mount while events come"
+mounted --event-hook "cat $WORK/mnt/v >/dev/null; echo \"\$EPLOG_EVENT\" >>$WORK/told"
+run 0 soon "$EPLOG" fail a log1
+for ((i = 0; i < 600; ++i)); do
+  grep -q log_device_lost told 2>/dev/null && break
+  sleep 0.1
+done
+grep -q log_device_lost told || fail "the command was not run to its end"
+run 0 soon "$EPLOG" umount mnt
+DAEMON=
+
+section "a serving process that is stopped"
+mounted
+kill -STOP "$DAEMON"
+refused 1 "process $DAEMON serves this array and is stopped; kill -CONT $DAEMON lets it go on" soon "$EPLOG" status a
+refused 1 "process $DAEMON serves this array and is stopped" soon "$EPLOG" umount mnt
+refused 1 "process $DAEMON" soon "$EPLOG" volume create a w 1M
+kill -CONT "$DAEMON"
+run 3 soon "$EPLOG" status a
+run 0 soon cmp -n 4194304 content mnt/v
+run 0 soon "$EPLOG" umount mnt
+DAEMON=
+
+[ $FAILURES -eq 0 ] || { say "$FAILURES failures"; exit 1; }
+say "passed"
