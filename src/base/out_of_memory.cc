@@ -36,6 +36,8 @@ void LimitText(char* into, size_t size) {
   OutOfMemory("its tables", 0);
 }
 
+std::terminate_handler otherwise = nullptr;
+
 [[noreturn]] void Terminated() {
   if (const std::exception_ptr current = std::current_exception()) {
     try {
@@ -50,6 +52,9 @@ void LimitText(char* into, size_t size) {
                 sizeof line);
     } catch (...) {  // a mistake: as without this
     }
+  }
+  if (otherwise != nullptr) {
+    otherwise();
   }
   std::abort();
 }
@@ -69,7 +74,7 @@ void OutOfMemory(const char* what, size_t bytes) {
 
 void SayWhenOutOfMemory() {
   std::set_new_handler(NoMemory);
-  std::set_terminate(Terminated);
+  otherwise = std::set_terminate(Terminated);
 }
 
 }  // namespace eplog

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cli/console.h"
+#include "cli/limits.h"
 #include "cli/mount_table.h"
 #include "cli/scrub_mark.h"
 #include "eplog/examine.h"
@@ -57,6 +58,7 @@ std::string EventsPath(const ArrayFile& file) {
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options, OpenOptions open) {
+  EPLOG_TRY(options.read_only ? OkStatus() : CheckFileSizes(file));
   std::unique_ptr<Session> session(new Session());
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {
