@@ -67,8 +67,8 @@ void OutOfMemory(const char* what, size_t bytes) {
   char line[300];
   const int length =
       bytes == 0 ? std::snprintf(line, sizeof line, "eplog: out of memory for %s%s\n", what, limit)
-                 : std::snprintf(line, sizeof line, "eplog: out of memory for %s, %zu KiB%s\n", what,
-                                 bytes >> 10, limit);
+                 : std::snprintf(line, sizeof line, "eplog: out of memory for %s, %zu KiB%s\n",
+                                 what, bytes >> 10, limit);
   SayAndEnd(line, length, sizeof line);
 }
 

@@ -75,8 +75,7 @@ Status MakeRoomForDescriptors(const ArrayFile& file) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
     return OkStatus();
   }
-  const uint64_t needed =
-      file.members.size() + file.spares.size() + kDescriptorsBesideMembers;
+  const uint64_t needed = file.members.size() + file.spares.size() + kDescriptorsBesideMembers;
   if (limit.rlim_cur < std::min<uint64_t>(limit.rlim_max, kMostDescriptors)) {
     limit.rlim_cur = std::min<uint64_t>(limit.rlim_max, kMostDescriptors);
     static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
