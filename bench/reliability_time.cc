@@ -50,8 +50,9 @@ int Main(int argc, char** argv) {
     });
   }
   for (const double replace_at : {0.8, 0.0}) {
-    const std::string when =
-        replace_at > 0 ? fmt::format("replaced at {} of the endurance", replace_at) : "never replaced";
+    const std::string when = replace_at > 0
+                                 ? fmt::format("replaced at {} of the endurance", replace_at)
+                                 : "never replaced";
     Measure("SSDs that wear, " + when, runs, [replace_at] {
       Parameters p = Large();
       p.lambda_log = 0.1;

@@ -50,4 +50,5 @@ for part in $PARTS; do
 done
 printf '\n'
 printf '%s\n' "${summary[@]}"
+[ $failed -eq 0 ] && echo 'Nothing failed.' || echo 'Not everything passed.'
 exit $failed

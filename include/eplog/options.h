@@ -89,7 +89,7 @@ struct OpenOptions {
   CheckpointTriggers checkpoint;
   BufferSizes buffers;
   uint64_t max_buffer_bytes = 0;  // what all of them may hold, now and later; 0 = no limit
-  bool read_only = false;  // recover in RAM, write nothing
+  bool read_only = false;         // recover in RAM, write nothing
   // Read-only only: open also with more than m devices missing. What cannot be decoded fails its
   // reads; Array::FindLost lists it. Devices that missed something help where they can: what is
   // read from them is checked as everything is.

@@ -29,14 +29,14 @@ size_t BlocksOf(size_t size) {
 // Aligned to its size.
 std::byte* MapSegment() {
   const size_t span = 2 * kSegmentBytes;
-  void* mapped =
-      ::mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = ::mmap(nullptr, span, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     OutOfMemory("buffers", kSegmentBytes);
   }
   auto* const begin = static_cast<std::byte*>(mapped);
-  const size_t before =
-      RoundUp(reinterpret_cast<uintptr_t>(begin), kSegmentBytes) - reinterpret_cast<uintptr_t>(begin);
+  const size_t before = RoundUp(reinterpret_cast<uintptr_t>(begin), kSegmentBytes) -
+                        reinterpret_cast<uintptr_t>(begin);
   if (before != 0) {
     ::munmap(begin, before);
   }

@@ -36,6 +36,8 @@ void LimitText(char* into, size_t size) {
   OutOfMemory("its tables", 0);
 }
 
+std::terminate_handler otherwise = nullptr;
+
 [[noreturn]] void Terminated() {
   if (const std::exception_ptr current = std::current_exception()) {
     try {
@@ -51,6 +53,9 @@ void LimitText(char* into, size_t size) {
     } catch (...) {  // a mistake: as without this
     }
   }
+  if (otherwise != nullptr) {
+    otherwise();
+  }
   std::abort();
 }
 
@@ -62,14 +67,14 @@ void OutOfMemory(const char* what, size_t bytes) {
   char line[300];
   const int length =
       bytes == 0 ? std::snprintf(line, sizeof line, "eplog: out of memory for %s%s\n", what, limit)
-                 : std::snprintf(line, sizeof line, "eplog: out of memory for %s, %zu KiB%s\n", what,
-                                 bytes >> 10, limit);
+                 : std::snprintf(line, sizeof line, "eplog: out of memory for %s, %zu KiB%s\n",
+                                 what, bytes >> 10, limit);
   SayAndEnd(line, length, sizeof line);
 }
 
 void SayWhenOutOfMemory() {
   std::set_new_handler(NoMemory);
-  std::set_terminate(Terminated);
+  otherwise = std::set_terminate(Terminated);
 }
 
 }  // namespace eplog

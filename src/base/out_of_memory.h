@@ -1,5 +1,5 @@
-// What becomes of a process that gets no more memory, or no more threads: it says so in one line and
-// ends with status 1. To an array that is like a crash, after which it recovers.
+// What becomes of a process that gets no more memory, or no more threads: it says so in one line
+// and ends with status 1. To an array that is like a crash, after which it recovers.
 #pragma once
 
 #include <cstddef>

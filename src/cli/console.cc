@@ -98,8 +98,8 @@ void PrintJson(const Json& document) {
 int FinishOutput(int status) {
   const JsonErrors& errors = ErrorsAsJson();
   if (errors.wanted && !errors.document && (status == kFailed || status == kWrongUsage)) {
-    PrintJson({{"error",
-                {{"verb", errors.verb}, {"message", errors.message}, {"exit_status", status}}}});
+    PrintJson(
+        {{"error", {{"verb", errors.verb}, {"message", errors.message}, {"exit_status", status}}}});
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     ErrorLine("", "", "cannot write to standard output");

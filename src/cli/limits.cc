@@ -37,6 +37,8 @@ uint64_t GroupMemory() {
 
 // Loop, FUSE, control socket, signals, helper threads, files that are read meanwhile.
 constexpr uint64_t kDescriptorsBesideMembers = 32;
+// Nobody needs more, and there are programs that walk over all that they may have.
+constexpr uint64_t kMostDescriptors = 65536;
 
 }  // namespace
 
@@ -48,15 +50,34 @@ uint64_t MostBufferBytes() {
   return std::min({pages * page, GroupMemory(), limited ? limit.rlim_cur : UINT64_MAX}) / 4;
 }
 
+Status CheckFileSizes(const ArrayFile& file) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return OkStatus();
+  }
+  for (const MemberPath& member : file.members) {
+    std::error_code ignored;
+    const std::filesystem::path path = file.Locate(member);
+    const bool regular = std::filesystem::is_regular_file(path, ignored);
+    const uint64_t size = regular ? std::filesystem::file_size(path, ignored) : 0;
+    if (!ignored && size > limit.rlim_cur) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("{} has {} KiB, and this process may write files up to {} KiB only "
+                              "(ulimit -f): raise that",
+                              path.string(), size >> 10, limit.rlim_cur >> 10));
+    }
+  }
+  return OkStatus();
+}
+
 Status MakeRoomForDescriptors(const ArrayFile& file) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
     return OkStatus();
   }
-  const uint64_t needed =
-      file.members.size() + file.spares.size() + kDescriptorsBesideMembers;
-  if (limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
+  const uint64_t needed = file.members.size() + file.spares.size() + kDescriptorsBesideMembers;
+  if (limit.rlim_cur < std::min<uint64_t>(limit.rlim_max, kMostDescriptors)) {
+    limit.rlim_cur = std::min<uint64_t>(limit.rlim_max, kMostDescriptors);
     static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
     static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
   }

@@ -16,4 +16,7 @@ uint64_t MostBufferBytes();
 // Raises the limit of open files as far as it may be, and says if serving the array takes more.
 Status MakeRoomForDescriptors(const ArrayFile& file);
 
+// Says if this process may not write members to their ends (ulimit -f): it is not they that fail.
+Status CheckFileSizes(const ArrayFile& file);
+
 }  // namespace eplog::cli

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "cli/console.h"
+#include "cli/limits.h"
 #include "cli/mount_table.h"
 #include "cli/probe.h"
 #include "eplog/examine.h"
@@ -69,6 +70,7 @@ std::string EventsPath(const ArrayFile& file) {
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options, OpenOptions open) {
+  EPLOG_TRY(options.read_only ? OkStatus() : CheckFileSizes(file));
   std::unique_ptr<Session> session(new Session());
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {

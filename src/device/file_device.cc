@@ -168,10 +168,10 @@ Status FileDevice::CheckSizeLimit() const {
       limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size_bytes_) {
     return OkStatus();
   }
-  return Fail(ErrorCode::kUnsupported,
-              path_ + " has " + std::to_string(size_bytes_ >> 10) +
-                  " KiB, and this process may write files up to " +
-                  std::to_string(limit.rlim_cur >> 10) + " KiB only (ulimit -f): raise that");
+  return Fail(ErrorCode::kUnsupported, path_ + " has " + std::to_string(size_bytes_ >> 10) +
+                                           " KiB, and this process may write files up to " +
+                                           std::to_string(limit.rlim_cur >> 10) +
+                                           " KiB only (ulimit -f): raise that");
 }
 
 Status FileDevice::FindFileGeometry() {

@@ -282,10 +282,10 @@ Status Recovery::TakeSpace() {
   Status status;
   const auto take = [this, &status](DeviceIndex ssd, const SlotRun& run) {
     if (!core_.space.TryMarkUsed(ssd, SlotIndex(run.first), run.end - run.first)) {
-      status = Fail(ErrorCode::kCorrupt,
-                    "the log or the checkpoint is damaged: a slot of " +
-                        core_.geometry.DeviceName(ssd) + " from " + std::to_string(run.first) +
-                        " to " + std::to_string(run.end - 1) + " is in use twice");
+      status = Fail(ErrorCode::kCorrupt, "the log or the checkpoint is damaged: a slot of " +
+                                             core_.geometry.DeviceName(ssd) + " from " +
+                                             std::to_string(run.first) + " to " +
+                                             std::to_string(run.end - 1) + " is in use twice");
     }
   };
   core_.state->ForEachSlot([&](DeviceIndex ssd, SlotIndex slot) {

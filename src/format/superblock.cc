@@ -206,8 +206,7 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   to.generation = from.generation;
   to.epoch = from.epoch;
   to.base = from.base;
-  if (std::max({to.generation, to.epoch.number, from.checkpoint_generation}) >=
-      wire::kMostNumber) {
+  if (std::max({to.generation, to.epoch.number, from.checkpoint_generation}) >= wire::kMostNumber) {
     return Wrong("a number that none is counted up to");
   }
   if (to.base.number > to.epoch.number) {

@@ -72,7 +72,8 @@ class VolumeCheck {
     }
     const auto there = ExtentAt(record.id, record.logical);
     if (OwnerOf(record.extent).volume.value != 0 || there) {
-      return Impossible(entry_, "it assigns an extent that has an owner, or a second one to a place");
+      return Impossible(entry_,
+                        "it assigns an extent that has an owner, or a second one to a place");
     }
     extents_.push_back({record.extent.value, 1, {record.id, record.logical}});
     return OkStatus();
@@ -186,8 +187,8 @@ Status CheckOwners(const State& state) {
     }
     const uint32_t first = e * g.extent_stripes;
     for (uint32_t s = first; s < first + g.extent_stripes; ++s) {
-      const bool row = !state.rows.Group(s / kRowGroupStripes).empty() &&
-                       !state.RowIsZero(StripeIndex(s));
+      const bool row =
+          !state.rows.Group(s / kRowGroupStripes).empty() && !state.RowIsZero(StripeIndex(s));
       if (row || state.HasPending(StripeIndex(s))) {
         return Contradiction("stripe " + std::to_string(s) +
                              " has content and belongs to no volume");

@@ -197,18 +197,21 @@ TEST(BufferPool, SizesDoNotMixAndNothingOverlaps) {
 #endif
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
+void TakeFourGiBOfTwo(size_t piece) {
+  const rlimit limit = {uint64_t{2} << 30, uint64_t{2} << 30};
+  ::setrlimit(RLIMIT_AS, &limit);
+  BufferPool pool;
+  std::vector<Buffer> held;
+  while (held.size() * piece < uint64_t{4} << 30) {
+    held.push_back(pool.Get(piece));
+  }
+}
+
 TEST(BufferPool, OutOfMemoryIsSaidInOneLine) {
-  EXPECT_EXIT(
-      {
-        const rlimit limit = {uint64_t{2} << 30, uint64_t{2} << 30};
-        ::setrlimit(RLIMIT_AS, &limit);
-        BufferPool pool;
-        std::vector<Buffer> held;
-        for (int i = 0; i < 4096; ++i) {
-          held.push_back(pool.Get(size_t{1} << 20));
-        }
-      },
-      ::testing::ExitedWithCode(1), "^eplog: out of memory for buffers, .*ulimit -v.*\n$");
+  for (const size_t piece : {size_t{4096}, size_t{1} << 20}) {
+    EXPECT_EXIT(TakeFourGiBOfTwo(piece), ::testing::ExitedWithCode(1),
+                "^eplog: out of memory for buffers, .*ulimit -v.*\n$");
+  }
 }
 #endif
 

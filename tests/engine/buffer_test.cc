@@ -165,8 +165,8 @@ TEST_F(BufferTest, WhatIsOldWaitsForWhatIsOnItsWay) {
   EXPECT_TRUE(flushed);
 }
 
-// The array stops while a version is on its way, another absorbs, and something that overwrites both
-// waits: an error for whoever writes, and reads go on.
+// The array stops while a version is on its way, another absorbs, and something that overwrites
+// both waits: an error for whoever writes, and reads go on.
 TEST_F(BufferTest, AStopWhileSomethingOverwritesIsAnErrorAndNoMore) {
   for (const int overwriting : {0, 1, 2}) {
     Make(Shape(8));

@@ -97,10 +97,10 @@ class Mutator {
       : g_(killed.geometry()), entries_(killed.entries()), random_(seed) {}
 
   EntryHeader Change(EntryHeader entry) {
-    static constexpr std::array kWays = {
-        &Mutator::Slots,   &Mutator::Chunks,  &Mutator::Volumes, &Mutator::Volumes,
-        &Mutator::Extents, &Mutator::Extents, &Mutator::Numbers, &Mutator::Trims,
-        &Mutator::Rows,    &Mutator::Borrow,  &Mutator::Drop,    &Mutator::Swap};
+    static constexpr std::array kWays = {&Mutator::Slots,   &Mutator::Chunks,  &Mutator::Volumes,
+                                         &Mutator::Volumes, &Mutator::Extents, &Mutator::Extents,
+                                         &Mutator::Numbers, &Mutator::Trims,   &Mutator::Rows,
+                                         &Mutator::Borrow,  &Mutator::Drop,    &Mutator::Swap};
     for (uint64_t times = random_.Between(1, 3); times != 0; --times) {
       (this->*kWays[random_.Below(kWays.size())])(entry);
     }
@@ -161,11 +161,11 @@ class Mutator {
   void Volumes(EntryHeader& entry) {
     static const std::vector<std::string> kNames = {"a", "b", "gone", "new", "/1", "/2", "."};
     const std::string& name = kNames[random_.Below(kNames.size())];
-    const std::vector<VolumeRecord> all = {
-        VolumeCreated{AnyId(), kVolumeBytes, name}, VolumeResized{AnyId(), random_.Next() >> 1},
-        VolumeRenamed{AnyId(), name}, VolumeDeleted{AnyId()}};
-    entry.volumes.insert(entry.volumes.begin() + static_cast<std::ptrdiff_t>(random_.Below(
-                                                     entry.volumes.size() + 1)),
+    const std::vector<VolumeRecord> all = {VolumeCreated{AnyId(), kVolumeBytes, name},
+                                           VolumeResized{AnyId(), random_.Next() >> 1},
+                                           VolumeRenamed{AnyId(), name}, VolumeDeleted{AnyId()}};
+    entry.volumes.insert(entry.volumes.begin() +
+                             static_cast<std::ptrdiff_t>(random_.Below(entry.volumes.size() + 1)),
                          all[random_.Below(all.size())]);
   }
   void Extents(EntryHeader& entry) {
@@ -219,9 +219,7 @@ class Mutator {
       entry.log_stripes = other.log_stripes;
     }
   }
-  void Drop(EntryHeader& entry) {
-    random_.OneIn(2) ? entry.volumes.clear() : entry.rows.clear();
-  }
+  void Drop(EntryHeader& entry) { random_.OneIn(2) ? entry.volumes.clear() : entry.rows.clear(); }
   void Swap(EntryHeader& entry) {
     const EntryHeader& other = Other();
     entry.volumes = other.volumes;

@@ -53,7 +53,7 @@ TEST(Validate, EveryBrokenRuleIsCorruption) {
       [](Geometry& g) { g.log_blocks = std::numeric_limits<uint64_t>::max(); },
       [](Geometry& g) { g.ring_blocks = kMinRingBlocks - 1; },
       [](Geometry& g) { g.ring_blocks = std::numeric_limits<uint64_t>::max(); },
-      [](Geometry& g) { g.metadata_blocks = 2 * g.max_checkpoint_blocks() - 1; },
+      [](Geometry& g) { g.metadata_blocks = 2 * g.CheckpointBlocks(g.LeastVolumes()) - 1; },
       [](Geometry& g) { g.metadata_blocks = std::numeric_limits<uint64_t>::max(); },
       [](Geometry& g) { g.metadata_offset_bytes = 0; },
       [](Geometry& g) { g.metadata_offset_bytes += kBlockBytes; },

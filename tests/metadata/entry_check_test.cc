@@ -22,7 +22,8 @@ Geometry Small() {
 
 class EntryCheck : public ::testing::Test {
  protected:
-  // Volume 1 "a" with extent 0, in which chunk 0 is pending in slot 5 and chunk 1's row is in slot 6.
+  // Volume 1 "a" with extent 0, in which chunk 0 is pending in slot 5 and chunk 1's row is in
+  // slot 6.
   void SetUp() override {
     EntryHeader entry = Next();
     entry.volumes = {VolumeCreated{VolumeId(1), 1 << 20, "a"},
