@@ -1,9 +1,9 @@
 // Array: an open EPLOG array, its volumes, and reads, writes and flushes on them.
 //
 // Threads: everything happens on the thread of the EventLoop given to Open; every member function
-// is called there. Devices are borrowed for as long as the Array holds them. Memory given to Read and Write
-// belongs to the array until the task ends and is not changed by the caller meanwhile (the CRC is
-// taken once).
+// is called there. Devices are borrowed for as long as the Array holds them. Memory given to Read
+// and Write belongs to the array until the task ends and is not changed by the caller meanwhile
+// (the CRC is taken once).
 //
 // Promises P1 ... P8 and invariants I1 ... I11: docs/design.md. Source: EPLOG, main paper and
 // supplement.

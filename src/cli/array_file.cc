@@ -284,9 +284,8 @@ void ArrayFile::DropSpare(const std::filesystem::path& path) {
 }
 
 std::string ArrayFile::MemberAt(const std::filesystem::path& path) const {
-  const auto member = std::find_if(members.begin(), members.end(), [&](const MemberPath& other) {
-    return Locate(other) == path;
-  });
+  const auto member = std::find_if(members.begin(), members.end(),
+                                   [&](const MemberPath& other) { return Locate(other) == path; });
   return member == members.end() ? std::string() : member->name;
 }
 

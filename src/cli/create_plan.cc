@@ -240,9 +240,9 @@ bool Removed(const CreatePlan& plan, const std::filesystem::path& path) {
 // A file that create would make: is something in its way?
 Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
   if (IsAmongDevices(member.path)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} would be a file, and files are not made in /dev",
-                            member.path.string()));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} would be a file, and files are not made in /dev", member.path.string()));
   }
   auto there = IdentifyDevice(member.path);
   if (!there.ok()) {

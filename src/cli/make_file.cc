@@ -41,8 +41,8 @@ bool IsAmongDevices(const std::filesystem::path& path) {
 
 Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
   if (IsAmongDevices(path_)) {
-    return Fail(ErrorCode::kNotFound, fmt::format("there is no {}, and files are not made in /dev",
-                                                  path_.string()));
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("there is no {}, and files are not made in /dev", path_.string()));
   }
   if (!asked && !IsBelow(path_, file.file.parent_path())) {
     return Fail(ErrorCode::kNotFound,

@@ -31,25 +31,24 @@ BoundedCall<Opened> BeginOpening(IoUringLoop& loop, const std::string& path,
   FileDeviceOptions device_options;
   device_options.read_only = options.read_only;
   device_options.lock = options.lock;
-  return BoundedCall<Opened>([&loop, path, device_options] {
-    return FileDevice::Open(loop, path, device_options);
-  });
+  return BoundedCall<Opened>(
+      [&loop, path, device_options] { return FileDevice::Open(loop, path, device_options); });
 }
 
 // Opening waits for a dead owner's requests, and is a request itself.
 BoundedCall<Opened>::Clock::time_point OpeningEnds(const MemberOptions& options) {
   const auto now = BoundedCall<Opened>::Clock::now();
-  return options.io_deadline_us == 0
-             ? now + std::chrono::years(1)
-             : now + std::chrono::milliseconds(kDeadOwnerWaitMs) +
-                   std::chrono::microseconds(options.io_deadline_us);
+  return options.io_deadline_us == 0 ? now + std::chrono::years(1)
+                                     : now + std::chrono::milliseconds(kDeadOwnerWaitMs) +
+                                           std::chrono::microseconds(options.io_deadline_us);
 }
 
 Opened EndOpening(BoundedCall<Opened>& opening, const std::string& path,
                   BoundedCall<Opened>::Clock::time_point until) {
   auto opened = opening.Wait(until);
   if (!opened) {
-    return Fail(ErrorCode::kDeviceFailed, path + " does not answer: it could not be opened in time");
+    return Fail(ErrorCode::kDeviceFailed,
+                path + " does not answer: it could not be opened in time");
   }
   return std::move(*opened);
 }
@@ -75,7 +74,8 @@ std::vector<MemberPath> Wanted(const ArrayFile& array, const MemberOptions& opti
     }
     const auto identity = IdentifyDevice(path);
     if (!identity.ok()) {
-      left_out.push_back(fmt::format("{} is missing: {}", member.name, identity.error().ToString()));
+      left_out.push_back(
+          fmt::format("{} is missing: {}", member.name, identity.error().ToString()));
       continue;
     }
     const auto same = std::find_if(seen.begin(), seen.end(),
@@ -119,8 +119,7 @@ Member WrapFile(IoUringLoop& loop, std::unique_ptr<FileDevice> file, const Membe
   Member member;
   auto inject = std::make_unique<InjectDevice>(loop, std::move(device), loop.NowUs());
   member.inject = inject.get();
-  auto deadline =
-      std::make_unique<DeadlineDevice>(loop, std::move(inject), options.io_deadline_us);
+  auto deadline = std::make_unique<DeadlineDevice>(loop, std::move(inject), options.io_deadline_us);
   member.deadline = deadline.get();
   member.device = std::move(deadline);
   return member;

@@ -25,7 +25,7 @@ struct MemberOptions {
   bool ignore_flush = false;
   // A request that takes longer means that its device has failed; 0 = none ever does.
   uint64_t io_deadline_us = 30'000'000;
-  std::string event_hook;  // a command; empty: none
+  std::string event_hook;            // a command; empty: none
   std::vector<std::string> without;  // names of members that are not even opened
 };
 

@@ -60,8 +60,8 @@ std::string MemberOn(const ArrayFile& file, const std::filesystem::path& path) {
 
 // It must be nobody's, and empty unless that does not matter. What is at the path counts: another
 // device may have been there.
-Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index,
-                           const std::filesystem::path& path, bool force) {
+Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::filesystem::path& path,
+                           bool force) {
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
   NewDevice device;
@@ -237,7 +237,8 @@ void AddReplace(CLI::App& app, Run& run) {
       app.add_subcommand(kVerb, "put a new device in the place of a failed or missing one");
   verb->add_option("ARRAY", command->array, kArrayHelp)->required();
   verb->add_option("DEVICE", command->device, kDeviceHelp)->required();
-  verb->add_option("NEW", command->path, "the new device; a file is made if nothing is there, in the array's directory")
+  verb->add_option("NEW", command->path,
+                   "the new device; a file is made if nothing is there, in the array's directory")
       ->required();
   verb->add_flag("--force", command->force, "overwrite what NEW holds");
   verb->add_flag("--make-file", command->make_file, kMakeFileHelp);

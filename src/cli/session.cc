@@ -155,9 +155,8 @@ std::vector<Device*> Session::Trusted(const ArrayFile& file, const Examination& 
 
 Member* Session::Find(const DeviceIdentity& identity) {
   const auto found =
-      std::find_if(members_.opened.begin(), members_.opened.end(), [&](const Member& member) {
-        return member.device->identity() == identity;
-      });
+      std::find_if(members_.opened.begin(), members_.opened.end(),
+                   [&](const Member& member) { return member.device->identity() == identity; });
   return found == members_.opened.end() ? nullptr : &*found;
 }
 

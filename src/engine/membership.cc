@@ -266,8 +266,8 @@ Status Membership::MayReplace(DeviceIndex device, const std::string& replacement
 Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   const Geometry& g = core_.geometry;
   const std::string name = g.DeviceName(device);
-  Status may = MayReplace(device, replacement.name(), replacement.identity(),
-                          replacement.size_bytes());
+  Status may =
+      MayReplace(device, replacement.name(), replacement.identity(), replacement.size_bytes());
   EPLOG_CO_TRY(may);
   Task<Status> wiping = Wipe(replacement, device);
   Status status = co_await wiping;

@@ -1,6 +1,7 @@
 // HelperThread: runs the few system calls that may block until this very process has served further
 // requests (umount, syncfs, invalidation of the kernel's cache), so that the loop never waits for
-// itself. Jobs run one after the other. They touch nothing that belongs to the loop.
+// itself, and those that wait for a device (opening it). Jobs run one after the other and end: what
+// a device may never answer is given up by its job. They touch nothing that belongs to the loop.
 #pragma once
 
 #include <condition_variable>
