@@ -12,7 +12,9 @@
 namespace eplog {
 namespace {
 
-constexpr int kLooks = 20;  // in the longest time that is borne
+// In the longest time that is borne. They are counted, not the time: if the whole process was
+// stopped for long, nobody waited.
+constexpr int kLooks = 20;
 
 }  // namespace
 
@@ -63,15 +65,12 @@ std::string StallWatch::CallNow() const {
 
 void StallWatch::Look() {
   std::string call = CallNow();
-  const auto now = std::chrono::steady_clock::now();
   if (call.empty() || call != call_) {
     call_ = std::move(call);
-    since_ = now;
-    told_ = false;
+    seen_ = 0;
     return;
   }
-  if (!told_ && now - since_ >= longest_) {
-    told_ = true;
+  if (++seen_ == kLooks) {
     stalled_("the engine's thread waits in system call " + call_.substr(0, call_.find(' ')) + " (" +
              call_ + "), and may wait for nothing but its loop");
   }

@@ -37,8 +37,7 @@ class StallWatch {
   const std::function<void(const std::string&)> stalled_;
   const pid_t watched_;
   std::string call_;
-  std::chrono::steady_clock::time_point since_;
-  bool told_ = false;
+  int seen_ = 0;  // so often, one look after the other
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

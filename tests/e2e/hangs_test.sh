@@ -69,6 +69,10 @@ DAEMON=
 section "a serving process that is stopped"
 mounted
 kill -STOP "$DAEMON"
+for ((i = 0; i < 600; ++i)); do
+  grep -q '^State:.*T' "/proc/$DAEMON/status" && break
+  sleep 0.1
+done
 refused 1 "process $DAEMON serves this array and is stopped; kill -CONT $DAEMON lets it go on" soon "$EPLOG" status a
 refused 1 "process $DAEMON serves this array and is stopped" soon "$EPLOG" umount mnt
 refused 1 "process $DAEMON" soon "$EPLOG" volume create a w 1M

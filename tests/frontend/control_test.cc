@@ -391,6 +391,9 @@ TEST_F(ControlTest, AStoppedServerIsNamedAndNotWaitedFor) {
   AwaitListening(path_);
   ASSERT_TRUE(ControlRequest(path_, {{"verb", "echo"}}).ok());
   ASSERT_EQ(::kill(server.pid(), SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(server.pid(), &status, WUNTRACED), server.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
   const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
