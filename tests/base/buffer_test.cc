@@ -198,7 +198,8 @@ TEST(BufferPool, SizesDoNotMixAndNothingOverlaps) {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
 void TakeFourGiBOfTwo(size_t piece) {
-  const rlimit limit = {uint64_t{2} << 30, uint64_t{2} << 30};
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = uint64_t{2} << 30;
   ::setrlimit(RLIMIT_AS, &limit);
   BufferPool pool;
   std::vector<Buffer> held;
