@@ -22,6 +22,12 @@
 namespace eplog {
 namespace {
 
+std::string Reserved(std::string_view rest) {
+  std::string name(kReservedVolumePrefix);
+  name += rest;
+  return name;
+}
+
 using Op = FakeArray::Op;
 
 std::multiset<std::string> List(const std::string& directory) {
@@ -144,8 +150,8 @@ TEST(FuseNames, BadNamesAreRefused) {
   EXPECT_EQ(create(std::string(200, 'n')), 0);
   EXPECT_EQ(create(std::string(201, 'n')), ENAMETOOLONG);
   EXPECT_EQ(create("line\nbreak"), EINVAL);
-  EXPECT_EQ(create(std::string(kReservedVolumePrefix) + "1"), EPERM);
-  EXPECT_EQ(create(std::string(kReservedVolumePrefix)), EPERM);
+  EXPECT_EQ(create(Reserved("1")), EPERM);
+  EXPECT_EQ(create(Reserved("")), EPERM);
   EXPECT_EQ(create("\xc3\xa4\xc3\xb6 volume"), 0);
 }
 
@@ -347,11 +353,11 @@ TEST(FuseNames, WhatWasUnlinkedGoesWithTheMount) {
 // Earlier versions let other front ends give such names, and then destroyed what bore them.
 TEST(FuseNames, AReservedNameFromBeforeIsAVolumeLikeAnyOther) {
   EPLOG_NEEDS_FUSE();
-  const std::string name = std::string(kReservedVolumePrefix) + "1";
+  const std::string name = Reserved("1");
   MountSetup setup;
   setup.prepare = [&](FakeArray& array) {
     array.AddVolume(name, std::vector<std::byte>(5, std::byte{'x'}));
-    array.AddVolume(std::string(kReservedVolumePrefix) + "mine", std::vector<std::byte>(5));
+    array.AddVolume(Reserved("mine"), std::vector<std::byte>(5));
   };
   ServedMount mount(setup);
   EXPECT_EQ(List(mount.directory()).size(), 2U);
