@@ -141,6 +141,9 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     co_await again;
   } else {
     recovery.TellDropped();
+    for (Recovery::Salvaged& salvaged : recovery.TakeSalvaged()) {
+      reader_.ReadInstead(salvaged.chunk, std::move(salvaged.content));
+    }
     membership_.NoteJoining();
   }
   co_return OkStatus();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -37,6 +38,10 @@ class ChunkReader {
 
   // Called with a stripe of which something that a device should have is wrong or unreadable.
   void set_on_wrong(std::function<void(StripeIndex)> on_wrong) { on_wrong_ = std::move(on_wrong); }
+
+  // Read-only openings: this is what the chunk reads as, and what an opening for writing would
+  // write again.
+  void ReadInstead(ChunkIndex chunk, Buffer content) { instead_[chunk.value] = std::move(content); }
 
   // The latest version of a chunk into `into` (chunk_bytes, aligned).
   Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);
@@ -75,6 +80,7 @@ class ChunkReader {
   Core& core_;
   Appender* appender_;
   std::function<void(StripeIndex)> on_wrong_;
+  std::map<uint64_t, Buffer> instead_;
 };
 
 }  // namespace eplog

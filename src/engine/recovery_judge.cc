@@ -270,9 +270,7 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
 // ---- what was dropped
 
 void Recovery::Salvage(ChunkIndex chunk, Buffer content) {
-  if (!core_.options.read_only) {
-    salvaged_[chunk.value] = std::move(content);
-  }
+  salvaged_[chunk.value] = std::move(content);
 }
 
 void Recovery::ForgetStripes(StripeIndex first, uint64_t count) {
