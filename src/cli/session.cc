@@ -182,6 +182,9 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
   });
   static_cast<void>(co_await looking);
   EPLOG_CO_TRY(identity);
+  if (array_ == nullptr) {
+    co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
+  }
   static_cast<void>(LetGo());
   if (Member* const open = Find(*identity)) {
     co_return OpenAgain(*open, path);
@@ -193,6 +196,12 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
   });
   static_cast<void>(co_await opening);
   EPLOG_CO_TRY(file);
+  if (array_ == nullptr) {
+    co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
+  }
+  if ((*file)->identity() != *identity) {
+    co_return Fail(ErrorCode::kBusy, path + " became another device while it was opened");
+  }
   members_.opened.push_back(WrapFile(*loop_, std::move(*file), options_));
   Member& opened = members_.opened.back();
   opened.users = 1;

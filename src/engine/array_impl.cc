@@ -131,7 +131,6 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     keeper_.Start();
     buffer_.Open();
     discarder_.Open();
-    volumes_.Open();
     rebuilder_.Open();
     reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
     healer_.Open();
@@ -139,6 +138,8 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     recovery.TellDropped();
     Task<void> again = WriteAgain(recovery.TakeSalvaged());
     co_await again;
+    // Only now: what is written again may lie behind a volume's end, where this cleans up.
+    volumes_.Open();
   } else {
     recovery.TellDropped();
     for (Recovery::Salvaged& salvaged : recovery.TakeSalvaged()) {
@@ -298,6 +299,11 @@ Task<Status> ArrayImpl::RenameVolume(VolumeId volume, std::string new_name, bool
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
+  if (replace) {
+    Task<Status> settling = FlushWhole(volume);
+    status = co_await settling;
+    EPLOG_CO_TRY(status);
+  }
   Task<Status> renaming = volumes_.Rename(volume, std::move(new_name), replace);
   co_return co_await renaming;
 }
@@ -306,6 +312,9 @@ Task<Result<VolumeId>> ArrayImpl::RenameVolumeOver(VolumeId volume, std::string 
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
+  Task<Status> settling = FlushWhole(volume);
+  status = co_await settling;
+  EPLOG_CO_TRY(status);
   Task<Result<VolumeId>> renaming = volumes_.RenameOver(volume, std::move(new_name));
   co_return co_await renaming;
 }
@@ -538,10 +547,26 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
     co_return Fail(ErrorCode::kNotFound, "no such volume");
   }
   ++core_.traffic.user_flushes;
+  Task<Status> flushing = FlushRange(volume, offset_bytes, length_bytes);
+  co_return co_await flushing;
+}
+
+// What takes another volume's place is durable before that goes: a crash may take what no flush
+// covered, and leaves the record of the name (I8).
+Task<Status> ArrayImpl::FlushWhole(VolumeId volume) {
+  const Volume* found = core_.state->volumes.Find(volume);
+  if (found == nullptr || found->deleting) {
+    co_return Fail(ErrorCode::kNotFound, "no such volume");
+  }
+  Task<Status> flushing = FlushRange(volume, 0, found->size_bytes);
+  co_return co_await flushing;
+}
+
+Task<Status> ArrayImpl::FlushRange(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
   Task<Status> draining = DrainVolume(volume, offset_bytes, length_bytes);
-  status = co_await draining;
+  Status status = co_await draining;
   EPLOG_CO_TRY(status);
-  found = core_.state->volumes.Find(volume);
+  const Volume* found = core_.state->volumes.Find(volume);
   if (found == nullptr || found->deleting) {
     co_return Fail(ErrorCode::kNotFound, "no such volume");
   }

@@ -101,6 +101,8 @@ class ArrayImpl final : public Array {
   Task<Status> RecoverAndRun();
   void OpenBeyond();
   Task<void> TakeBack();
+  Task<Status> FlushWhole(VolumeId volume);
+  Task<Status> FlushRange(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
   Task<void> WriteAgain(std::vector<Recovery::Salvaged> salvaged);
   Task<Status> WriteAgain(ChunkIndex chunk, const Buffer& content);
   [[nodiscard]] Status Writable() const;

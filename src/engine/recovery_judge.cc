@@ -141,7 +141,13 @@ Status Recovery::MayDrop(const EntryHeader& entry, uint32_t missing) const {
 }
 
 uint32_t Recovery::Missing(const EntryHeader& entry, const LogStripeRecord& record) const {
-  uint32_t count = core_.lost_logs();
+  const Geometry& g = core_.geometry;
+  uint32_t count = 0;
+  for (uint32_t j = 0; j < g.m; ++j) {  // one that joined since has nothing of this entry
+    const bool joined_since =
+        assembly_.winner.members[g.LogDevice(j).value].joined > entry.epoch.number;
+    count += !core_.members.live(g.LogDevice(j)) || joined_since ? 1U : 0U;
+  }
   for (const LogStripeMember& member : record.members) {
     const DeviceIndex ssd = core_.geometry.SsdOf(member.chunk);
     const SlotWord word = core_.state->WordOf(entry, ssd, member.word);

@@ -153,6 +153,10 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
     Error error = opened.error();
     co_return Fail(std::move(error));
   }
+  if (closed_) {  // opening may take long, and nobody waited for it: there is no array any more
+    devices_.close(**opened);
+    co_return Fail(ErrorCode::kShutdown, "the array is closing; nothing was replaced");
+  }
   // By what it is: a spare may have been named by another path.
   const std::string spare = devices_.spares == nullptr ? "" : devices_.spares->PathOf(**opened);
   Task<Status> replacing = spare.empty() ? array_.ReplaceDevice(*device, **opened)
