@@ -31,7 +31,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile() {
     if (fd_ >= 0) {
-      close(fd_);
+      UnlockAndClose(fd_);
     }
     if (made_ && !kept_) {
       unlink(path_.c_str());

@@ -91,7 +91,7 @@ Result<std::unique_ptr<FileDevice>> FileDevice::Open(IoUringLoop& loop, const st
 
 FileDevice::~FileDevice() {
   if (fd_ >= 0) {
-    close(fd_);
+    UnlockAndClose(fd_);
   }
 }
 

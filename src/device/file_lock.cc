@@ -140,6 +140,11 @@ Status LockFile(int fd, const std::string& path, bool shared, uint64_t wait_ms) 
   return OkStatus();
 }
 
+void UnlockAndClose(int fd) {
+  static_cast<void>(flock(fd, LOCK_UN));
+  close(fd);
+}
+
 std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file) {
   if (const auto holder = FindLockHolder(file)) {
     return DescribeHolder(path, *holder);

@@ -30,6 +30,11 @@ struct LockHolder {
 [[nodiscard]] Status LockFile(int fd, const std::string& path, bool shared,
                               uint64_t wait_ms = kDeadOwnerWaitMs);
 
+// Gives the lock up and closes. A close alone leaves it held for as long as anything else has what
+// `fd` opened: a child between fork and exec, or a request that is answered and that the kernel
+// has not put away yet. The next opener would take that for an owner.
+void UnlockAndClose(int fd);
+
 // "PATH is in use by process 123 (eplog)".
 [[nodiscard]] std::string DescribeHolder(const std::string& path, const LockHolder& holder);
 

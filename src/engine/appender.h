@@ -152,9 +152,9 @@ class Appender {
 
   [[nodiscard]] uint64_t log_tail() const;  // oldest place still needed
   [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }
-  // What counts as used: pending zeros are charged as if they had log chunks.
+  // What counts as used: pending zeros are charged as if they had log chunks, and as long.
   [[nodiscard]] uint64_t log_charged() const {
-    return log_used() + core_.state->pending.zeros() * core_.geometry.chunk_blocks();
+    return log_used() + core_.state->pending.charged_zeros() * core_.geometry.chunk_blocks();
   }
   // Log blocks that recovery would read.
   [[nodiscard]] uint64_t SinceCheckpoint() const { return applied_.place - checkpoint_place_; }

@@ -135,15 +135,17 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
     healer_.Open();
     watch_.Open();
-    recovery.TellDropped();
-    Task<void> again = WriteAgain(recovery.TakeSalvaged());
-    co_await again;
+    const std::vector<Recovery::Salvaged> salvaged = recovery.TakeSalvaged();
+    Task<uint64_t> again = WriteAgain(salvaged);
+    const uint64_t written = co_await again;
+    recovery.TellDropped(written);
     // Only now: what is written again may lie behind a volume's end, where this cleans up.
     volumes_.Open();
   } else {
-    recovery.TellDropped();
-    for (Recovery::Salvaged& salvaged : recovery.TakeSalvaged()) {
-      reader_.ReadInstead(salvaged.chunk, std::move(salvaged.content));
+    std::vector<Recovery::Salvaged> salvaged = recovery.TakeSalvaged();
+    recovery.TellDropped(salvaged.size());
+    for (Recovery::Salvaged& chunk : salvaged) {
+      reader_.ReadInstead(chunk.chunk, std::move(chunk.content));
     }
     membership_.NoteJoining();
   }
@@ -554,6 +556,9 @@ Task<Status> ArrayImpl::Flush(VolumeId volume, uint64_t offset_bytes, uint64_t l
 // What takes another volume's place is durable before that goes: a crash may take what no flush
 // covered, and leaves the record of the name (I8).
 Task<Status> ArrayImpl::FlushWhole(VolumeId volume) {
+  if (core_.canary(Canary::kRenameUnflushed)) {
+    co_return OkStatus();
+  }
   const Volume* found = core_.state->volumes.Find(volume);
   if (found == nullptr || found->deleting) {
     co_return Fail(ErrorCode::kNotFound, "no such volume");

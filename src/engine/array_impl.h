@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,8 +104,8 @@ class ArrayImpl final : public Array {
   Task<void> TakeBack();
   Task<Status> FlushWhole(VolumeId volume);
   Task<Status> FlushRange(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
-  Task<void> WriteAgain(std::vector<Recovery::Salvaged> salvaged);
-  Task<Status> WriteAgain(ChunkIndex chunk, const Buffer& content);
+  Task<uint64_t> WriteAgain(std::span<const Recovery::Salvaged> salvaged);
+  Task<Status> WriteAgain(ChunkIndex chunk, const Buffer& content, uint64_t& written);
   [[nodiscard]] Status Writable() const;
   [[nodiscard]] Status Readable() const;
   [[nodiscard]] Result<const Volume*> Locate(VolumeId volume, uint64_t offset_bytes,

@@ -3,6 +3,7 @@
 
 #include "engine/array_impl.h"
 #include "engine/loss_finder.h"
+#include "runtime/task_group.h"
 
 namespace eplog {
 
@@ -18,20 +19,28 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
 }
 
 // What recovery found whole of records that were not, as writes like any other, flushed before the
-// array is open. What cannot be written reads as before.
-Task<void> ArrayImpl::WriteAgain(std::vector<Recovery::Salvaged> salvaged) {
+// array is open; returns how many were. What cannot be written reads as before.
+Task<uint64_t> ArrayImpl::WriteAgain(std::span<const Recovery::Salvaged> salvaged) {
+  constexpr size_t kAtOnce = 32;
+  uint64_t written = 0;
+  TaskGroup writes(core_.loop);
   for (const Recovery::Salvaged& chunk : salvaged) {
-    Task<Status> writing = WriteAgain(chunk.chunk, chunk.content);
-    const Status status = co_await writing;
-    core_.hooks.recovery_salvaged += status.ok() ? 1 : 0;
+    writes.Start(WriteAgain(chunk.chunk, chunk.content, written));
+    Task<void> below = writes.WaitBelow(kAtOnce);
+    co_await below;
   }
-  if (!salvaged.empty()) {
+  Task<Status> all = writes.Wait();
+  Status status = co_await all;  // each that fails is missing in the count
+  if (written != 0) {
     Task<Status> flush = flusher_.FlushAll();
-    static_cast<void>(co_await flush);
+    status = co_await flush;
+    written = status.ok() ? written : 0;
   }
+  core_.hooks.recovery_salvaged += written;
+  co_return written;
 }
 
-Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content) {
+Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content, uint64_t& written) {
   const StripeIndex stripe = core_.geometry.StripeOf(chunk);
   Grant grant(admission_);
   Task<Status> admit = admission_.Admit(grant, writer_.NeedOfChunk(chunk));
@@ -48,7 +57,9 @@ Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content) {
     co_return Fail(ErrorCode::kNotFound, "its volume is gone");
   }
   Task<Status> write = writer_.WriteAdmitted(chunk, grant, content.span());
-  co_return co_await write;
+  status = co_await write;
+  written += status.ok() ? 1 : 0;
+  co_return status;
 }
 
 // With no log device left, what is flushed has redundancy only once it is committed. The flush

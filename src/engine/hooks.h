@@ -43,8 +43,9 @@ enum class Canary : uint8_t {
   kHealInPlace,         // what was wrong is written anew where it lies (I5)
   kVersionByPlace,      // a commit takes a version for the one before if both are `absent` (I5)
   kContentByCrc,        // contents are told apart by CRC32C, as in format 1 (I8)
+  kRenameUnflushed,     // what takes another volume's name is not made durable before (I8)
 };
-inline constexpr int kCanaries = 30;
+inline constexpr int kCanaries = 31;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

@@ -55,7 +55,7 @@ class Recovery {
   };
   [[nodiscard]] std::vector<Salvaged> TakeSalvaged();
   // Tells what was written and could not be kept, if anything.
-  void TellDropped() const;
+  void TellDropped(uint64_t salvaged) const;
 
  private:
   struct RingCopies {
@@ -138,7 +138,7 @@ class Recovery {
   bool dropped_before_kept_ = false;  // records in the log that must not be applied: checkpoint it
   // Stripes of which a row record was dropped: those that build upon it mean nothing.
   std::unordered_set<uint32_t> stuck_;
-  std::map<uint64_t, Buffer> salvaged_;   // by chunk
+  std::map<uint64_t, Buffer> salvaged_;   // by chunk; at most kMostSalvagedBytes
   std::map<uint64_t, uint64_t> dropped_;  // by entry: chunks of writes
 };
 

@@ -22,6 +22,10 @@
 namespace eplog {
 namespace {
 
+// So much is kept to be written again. Many records that are half there are those of a power cut,
+// and what was not flushed then may go; damage beyond parity meets few.
+constexpr uint64_t kMostSalvagedBytes = uint64_t{256} << 20;
+
 // Says all of its row, whatever that was.
 bool IsWholeRow(const Geometry& g, const EntryHeader& entry, const RowRecord& record) {
   return record.changes.size() == g.n &&
@@ -276,7 +280,10 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
 // ---- what was dropped
 
 void Recovery::Salvage(ChunkIndex chunk, Buffer content) {
-  salvaged_[chunk.value] = std::move(content);
+  const bool full = salvaged_.size() * core_.geometry.chunk_bytes >= kMostSalvagedBytes;
+  if (!full || salvaged_.contains(chunk.value)) {
+    salvaged_[chunk.value] = std::move(content);
+  }
 }
 
 void Recovery::ForgetStripes(StripeIndex first, uint64_t count) {
@@ -363,12 +370,12 @@ void Recovery::NoteCut(const EntryHeader& entry) {
   NoteDropped(entry, all);
 }
 
-void Recovery::TellDropped() const {
+void Recovery::TellDropped(uint64_t salvaged) const {
   uint64_t chunks = 0;
   for (const auto& [sequence, count] : dropped_) {
     chunks += count;
   }
-  chunks -= std::min<uint64_t>(chunks, salvaged_.size());
+  chunks -= std::min(chunks, salvaged);
   if (chunks == 0) {
     return;
   }

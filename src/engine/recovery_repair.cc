@@ -119,7 +119,7 @@ Task<Status> Recovery::WriteRings(uint64_t upto) {
 bool Recovery::RoomForFirstEntry() const {
   const auto oldest = core_.state->pending.OldestPlace().value_or(checkpoint_.place);
   const uint64_t used = position_.place - std::min(oldest, checkpoint_.place) +
-                        core_.state->pending.zeros() * core_.geometry.chunk_blocks();
+                        core_.state->pending.charged_zeros() * core_.geometry.chunk_blocks();
   const uint64_t closed = core_.commit_cost.ClosedBlocks(core_.state->pending_stripes(),
                                                          core_.state->pending.pending_chunks());
   return used + closed <= core_.geometry.log_blocks &&

@@ -190,27 +190,32 @@ void PendingTable::Kill(LogStripeId id, uint64_t by, const Died& died) {
   --live_records_;
   uint32_t at = stripes_[id].first;
   stripes_[id].first = kNone;
+  uint32_t count = 0;
   while (at != kNone) {
     const Member member = members_[at];
     members_[at].next = free_member_;
     free_member_ = at;
     at = member.next;
-    zeros_ -= zeros ? 1 : 0;
+    ++count;
     --live_members_;
     if (member.word.has_slot()) {
       Hold(geometry_.SsdOf(ChunkOf(member)), member.word.slot(), false);
     }
     died({ChunkOf(member), member.word, member.crc});
   }
-  dead_.emplace_back(by, id);
+  const uint32_t dying = zeros ? count : 0;
+  zeros_ -= dying;
+  dying_zeros_ += dying;
+  dead_.push_back({by, id, dying});
   while (oldest_live_ != kNone && stripes_[oldest_live_].live == 0) {
     oldest_live_ = stripes_[oldest_live_].next;
   }
 }
 
 void PendingTable::Stable(uint64_t sequence) {
-  while (!dead_.empty() && dead_.front().first <= sequence) {
-    Reclaim(dead_.front().second);
+  while (!dead_.empty() && dead_.front().by <= sequence) {
+    dying_zeros_ -= dead_.front().zeros;
+    Reclaim(dead_.front().id);
     dead_.pop_front();
   }
 }

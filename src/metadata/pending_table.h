@@ -104,6 +104,9 @@ class PendingTable {
   [[nodiscard]] uint64_t live_log_stripes() const { return live_stripes_; }
   // Chunks of trim records that are live.
   [[nodiscard]] uint64_t zeros() const { return zeros_; }
+  // And of those that died by an entry that is not stable: recovery may drop it, and they are
+  // pending again.
+  [[nodiscard]] uint64_t charged_zeros() const { return zeros_ + dying_zeros_; }
   // Members of live log stripes, superseded or not, zeros too; and how many stripes these are.
   [[nodiscard]] uint64_t live_members() const { return live_members_; }
   [[nodiscard]] uint64_t live_records() const { return live_records_; }
@@ -186,11 +189,16 @@ class PendingTable {
   uint64_t pending_ = 0;
   uint64_t live_stripes_ = 0;  // that have log chunks
   uint64_t zeros_ = 0;
+  uint64_t dying_zeros_ = 0;  // of dead_
   uint64_t live_members_ = 0;
   uint64_t live_records_ = 0;
   uint64_t early_deaths_ = 0;
-  std::deque<std::pair<uint64_t, LogStripeId>>
-      dead_;  // superseding sequence (ascending), log stripe
+  struct Dead {
+    uint64_t by = 0;  // the superseding sequence (ascending)
+    LogStripeId id = kNone;
+    uint32_t zeros = 0;
+  };
+  std::deque<Dead> dead_;
   std::vector<std::vector<uint64_t>> held_;
 };
 

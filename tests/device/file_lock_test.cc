@@ -11,7 +11,9 @@
 #include <string>
 #include <thread>
 
+#include "base/types.h"
 #include "device/file_device.h"
+#include "runtime/run_task.h"
 #include "tests/device/real_files.h"
 
 namespace eplog {
@@ -73,6 +75,25 @@ TEST_F(FileLock, ReadersShareButExcludeAWriter) {
 TEST_F(FileLock, ClosingGivesItUp) {
   { const auto first = FileDevice::Open(*loop_, path_); }
   EXPECT_EQ(BusyMessage(), "");
+}
+
+// A child that has not come to its exec stands for all that may have what was opened a moment longer
+// than its owner: an answered request in the kernel as well.
+TEST_F(FileLock, ClosingGivesItUpWhoeverStillHasItOpen) {
+  auto first = FileDevice::Open(*loop_, path_);
+  ASSERT_TRUE(first.ok());
+  const OtherProcess child([] {});
+  first->reset();
+  EXPECT_EQ(BusyMessage(), "");
+}
+
+TEST_F(FileLock, AFileThatWasJustMadeOpens) {
+  for (int i = 0; i < 100; ++i) {
+    const std::string path = path_ + std::to_string(i);
+    ASSERT_TRUE(RunTask(*loop_, CreateMemberFile(*loop_, path, kBlockBytes, {})).ok());
+    const auto opened = FileDevice::Open(*loop_, path);
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  }
 }
 
 TEST_F(FileLock, NoLockIfNotAskedFor) {

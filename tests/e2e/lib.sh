@@ -222,6 +222,10 @@ stop_load() {
 crash() {
   kill_daemon
   cut_connection
+  put_down
+}
+
+put_down() {
   stop_load
   bounded 600 umount "$FS" 2>/dev/null || umount -l "$FS" 2>/dev/null || true
   detach_loop

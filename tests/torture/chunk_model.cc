@@ -116,8 +116,8 @@ bool ChunkModel::Read(uint64_t now, uint64_t since, size_t begin, std::span<cons
   return allowed;
 }
 
-bool ChunkModel::MayBeFound(std::span<const std::byte> got, bool weak) const {
-  const uint64_t floor = weak ? stable_ : floor_;
+bool ChunkModel::MayBeFound(std::span<const std::byte> got, bool weak, uint64_t since) const {
+  const uint64_t floor = weak ? stable_ : std::max(floor_, since);
   return std::any_of(versions_.rbegin(), versions_.rend(), [&](const Version& v) {
     return v.until >= floor && SameBytes(v.content, 0, got);
   });

@@ -43,8 +43,8 @@ class ChunkModel {
   bool Read(uint64_t now, uint64_t since, size_t begin, std::span<const std::byte> got);
 
   // May this be found after a crash? `weak`: back to the last stable state instead of the last
-  // flush.
-  [[nodiscard]] bool MayBeFound(std::span<const std::byte> got, bool weak) const;
+  // flush, or the moment `since`.
+  [[nodiscard]] bool MayBeFound(std::span<const std::byte> got, bool weak, uint64_t since) const;
   // After recovery: this is the content, and durable.
   void Found(uint64_t now, Content content);
 

@@ -27,7 +27,7 @@ Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
                          status.error().ToString();
       break;
     }
-    inspection.wrong = oracle.JudgeFound(match.key, at, buffer.span(), inspection.weak);
+    inspection.wrong = oracle.JudgeFound(match, at, buffer.span(), inspection.weak);
     if (inspection.adopt && inspection.wrong.empty()) {
       oracle.AdoptFound(match.key, at, buffer.span());
     }

@@ -24,7 +24,7 @@ uint64_t Oracle::OldestReader() const {
 VolumeKey Oracle::BeginChange(VolumeChange change) {
   EPLOG_CHECK(!change_running_, "one volume change at a time");
   change_running_ = true;
-  ++now_;
+  change.called = ++now_;
   if (change.kind == Kind::kCreate) {
     change.key = next_key_++;
     auto volume = std::make_unique<VolumeModel>();
@@ -80,6 +80,11 @@ void Oracle::Apply(const VolumeChange& change) {
   if (change.kind == Kind::kRename) {
     volumes_.erase(change.victim);
     volume->name = change.name;
+    for (ChunkModel& chunk : volume->chunks) {
+      if (change.victim != 0) {
+        chunk.Flushed(change.called, !separate_stable_, OldestReader());
+      }
+    }
     return;
   }
   Resize(*volume, change.size_bytes);
@@ -124,6 +129,18 @@ std::map<VolumeKey, Oracle::Row> Oracle::Table(uint64_t applied) const {
   return table;
 }
 
+// What takes the place of another volume was durable before that one went.
+uint64_t Oracle::DurableSince(VolumeKey key, uint64_t applied) const {
+  uint64_t since = 0;
+  for (size_t i = 0; i < unresolved_.size(); ++i) {
+    const VolumeChange& change = unresolved_[i];
+    if ((applied >> i & 1) != 0 && change.key == key && change.victim != 0) {
+      since = std::max(since, change.called);
+    }
+  }
+  return since;
+}
+
 bool Oracle::Matches(const std::map<VolumeKey, Row>& table, const std::vector<VolumeInfo>& found,
                      std::vector<Match>& into) const {
   into.clear();
@@ -138,7 +155,7 @@ bool Oracle::Matches(const std::map<VolumeKey, Row>& table, const std::vector<Vo
     if (same == found.end()) {
       return false;
     }
-    into.push_back({key, *same});
+    into.push_back({key, *same, 0});
   }
   return true;
 }
@@ -149,6 +166,9 @@ Oracle::TableVerdict Oracle::JudgeTable(const std::vector<VolumeInfo>& found, bo
   for (uint64_t applied = 0; applied < uint64_t{1} << unresolved_.size(); ++applied) {
     if (Matches(Table(applied), found, verdict.volumes)) {
       verdict.applied = applied;
+      for (Match& match : verdict.volumes) {
+        match.since = DurableSince(match.key, applied);
+      }
       if (weak) {
         std::erase_if(verdict.volumes, [&](const Match& match) {
           return volumes_.at(match.key)->reshaped;  // what it held before is not kept
@@ -163,7 +183,7 @@ Oracle::TableVerdict Oracle::JudgeTable(const std::vector<VolumeInfo>& found, bo
     for (const VolumeInfo& info : found) {
       for (const auto& [key, volume] : volumes_) {
         if (volume->id == info.id && volume->size_bytes == info.size_bytes && !volume->reshaped) {
-          verdict.volumes.push_back({key, info});
+          verdict.volumes.push_back({key, info, 0});
         }
       }
     }
@@ -321,15 +341,15 @@ void Oracle::Crashed() {
   change_running_ = false;
 }
 
-std::string Oracle::JudgeFound(VolumeKey key, uint64_t offset_bytes, std::span<const std::byte> got,
-                               bool weak) const {
-  const VolumeModel& volume = *volumes_.at(key);
+std::string Oracle::JudgeFound(const Match& match, uint64_t offset_bytes,
+                               std::span<const std::byte> got, bool weak) const {
+  const VolumeModel& volume = *volumes_.at(match.key);
   EPLOG_CHECK(offset_bytes % chunk_bytes_ == 0, "content is judged by whole chunks");
   static const ChunkModel kZero;  // a chunk that an unresolved change has added
   for (size_t chunk = offset_bytes / chunk_bytes_; !got.empty(); ++chunk) {
     const auto piece = got.first(std::min<size_t>(got.size(), chunk_bytes_));
     const ChunkModel& model = chunk < volume.chunks.size() ? volume.chunks[chunk] : kZero;
-    if (!model.MayBeFound(piece, weak)) {
+    if (!model.MayBeFound(piece, weak, match.since)) {
       return std::string(weak ? "P2 (log): " : "P2/P3: ") + "volume " + volume.name + " chunk " +
              std::to_string(chunk) + " holds {" + Describe(piece) + "}, allowed " +
              model.Allowed(weak);

@@ -47,6 +47,7 @@ struct VolumeChange {
   std::string name;         // kCreate, kRename
   uint64_t size_bytes = 0;  // kCreate, kResize
   VolumeKey victim = 0;     // kRename: deleted in the same step
+  uint64_t called = 0;      // set by BeginChange
 };
 
 class Oracle {
@@ -97,6 +98,7 @@ class Oracle {
   struct Match {
     VolumeKey key = 0;
     VolumeInfo info;
+    uint64_t since = 0;  // what was there then was durable, without any flush that says so
   };
   struct TableVerdict {
     std::string wrong;
@@ -105,7 +107,7 @@ class Oracle {
   };
   [[nodiscard]] TableVerdict JudgeTable(const std::vector<VolumeInfo>& found, bool weak) const;
   // `offset_bytes` is chunk-aligned, `got` whole chunks or to the volume's end.
-  [[nodiscard]] std::string JudgeFound(VolumeKey key, uint64_t offset_bytes,
+  [[nodiscard]] std::string JudgeFound(const Match& match, uint64_t offset_bytes,
                                        std::span<const std::byte> got, bool weak) const;
   // This is the truth from now on.
   void AdoptTable(const TableVerdict& verdict);
@@ -122,6 +124,7 @@ class Oracle {
   [[nodiscard]] bool Matches(const std::map<VolumeKey, Row>& table,
                              const std::vector<VolumeInfo>& found, std::vector<Match>& into) const;
   void Apply(const VolumeChange& change);
+  [[nodiscard]] uint64_t DurableSince(VolumeKey key, uint64_t applied) const;
   void Resize(VolumeModel& volume, uint64_t size_bytes);
   [[nodiscard]] uint64_t OldestReader() const;
 

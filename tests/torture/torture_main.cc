@@ -49,7 +49,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "tie-refused",
                                                         "heal-in-place",
                                                         "version-by-place",
-                                                        "content-by-crc"};
+                                                        "content-by-crc",
+                                                        "rename-unflushed"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;
