@@ -19,14 +19,21 @@ for group in "$@"; do
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
-install=(env DEBIAN_FRONTEND=noninteractive apt-get)
+as_root=(env DEBIAN_FRONTEND=noninteractive)
 if [ "$(id -u)" -ne 0 ]; then
   if ! command -v sudo >/dev/null; then
     echo "Missing packages; as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
-  install=(sudo "${install[@]}")
+  as_root=(sudo "${as_root[@]}")
 fi
 echo "Installing: ${missing[*]}"
-"${install[@]}" update -qq </dev/null
-"${install[@]}" install -y -qq --no-install-recommends "${missing[@]}" </dev/null
+case " ${missing[*]} " in
+  *" postgresql-"*)  # for tests, which start a server of their own: no reason for one that starts at boot
+    "${as_root[@]}" mkdir -p /etc/postgresql-common/createcluster.d
+    echo 'create_main_cluster = false' |
+      "${as_root[@]}" tee /etc/postgresql-common/createcluster.d/eplog-tests.conf >/dev/null
+    ;;
+esac
+"${as_root[@]}" apt-get update -qq </dev/null
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
