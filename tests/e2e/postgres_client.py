@@ -90,7 +90,10 @@ def check(socket, *records):
 def main():
     verb, arguments = sys.argv[1], sys.argv[2:]
     if verb == "check":
-        check(*arguments)
+        try:
+            check(*arguments)
+        except OSError:
+            lost("a query fails")
     else:
         try:
             write(*arguments)

@@ -76,10 +76,12 @@ stop_server() {
   as_postgres "$(dirname "$POSTGRES")/pg_ctl" -D "$FS/database" -m fast -w -t 600 stop >/dev/null || die "the server does not stop"
 }
 
-whole() {
+status_value() {  # EXPRESSION
   { "$EPLOG" status "$ARRAY" --json 2>/dev/null || [ $? -eq 3 ]; } |
-    python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["array"]["state"] not in ("clean", "active"))'
+    python3 -c "import json, sys; d = json.load(sys.stdin); print($1)"
 }
+state_of() { status_value "next(x['state'] for x in d['devices'] if x['name'] == '$1')"; }  # MEMBER
+whole() { [ "$(status_value "d['array']['state'] in ('clean', 'active')")" = True ]; }
 wait_until_whole() {
   local tries
   for ((tries = 0; tries < 6000; ++tries)); do
@@ -137,6 +139,7 @@ for ((round = 1; round <= ROUNDS; ++round)); do
   wait_for_work "$WORK/record.0" "$before"
   random_sleep 500 3000
   what=kill
+  member=ssd0
   # The first round always: a canary that swaps would only test the swap.
   if [ ${#OPTIONS[@]} -eq 0 ]; then
     members=(ssd0 ssd1 ssd2 log0)
@@ -171,20 +174,14 @@ for ((round = 1; round <= ROUNDS; ++round)); do
   [ $status -eq 0 ] || { [ $status -eq 3 ] && [ "$what" != kill ]; } ||
     lost "eplog check after '$what', exit status $status: $(head -c 2000 "$WORK/check.out")"
   boot disk "${OPTIONS[@]}"
-  if ! whole; then
-    case $("$EPLOG" status "$ARRAY" --json | python3 -c \
-      'import json, sys; print(" ".join(x["name"] + "=" + x["state"] for x in json.load(sys.stdin)["devices"]))') in
-      *"$member=rebuilding"*) ;;
-      *) swap_missing=1 ;;
-    esac
-    if [ "${swap_missing:-0}" -eq 1 ]; then
+  case $(state_of "$member") in
+    missing | failed)
       rm -f "$ARRAY/$member"
       "$EPLOG" replace "$ARRAY" "$member" "$ARRAY/$member" >"$WORK/swap.out" 2>&1 ||
         die "replace $member after '$what': $(cat "$WORK/swap.out")"
-      swap_missing=0
-    fi
-    wait_until_whole
-  fi
+      ;;
+  esac
+  wait_until_whole
   start_server
   verify
   stop_server
