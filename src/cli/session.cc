@@ -176,11 +176,9 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
 
 Task<Result<Device*>> Session::OpenDevice(std::string path) {
   Result<DeviceIdentity> identity = DeviceIdentity();
-  Task<int> looking = helper_->Run([&] {
-    identity = IdentifyDevice(path);
-    return 0;
-  });
-  static_cast<void>(co_await looking);
+  Task<Status> looking = helper_->Run([&] { identity = IdentifyDevice(path); });
+  Status ran = co_await looking;
+  EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(identity);
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
@@ -190,11 +188,9 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
     co_return OpenAgain(*open, path);
   }
   Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
-  Task<int> opening = helper_->Run([&] {
-    file = OpenFile(*loop_, path, options_);
-    return 0;
-  });
-  static_cast<void>(co_await opening);
+  Task<Status> opening = helper_->Run([&] { file = OpenFile(*loop_, path, options_); });
+  ran = co_await opening;
+  EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(file);
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
