@@ -296,6 +296,35 @@ TEST_F(Sessions, AMemberWhoseCloseHangsDoesNotKeepTheArrayFromClosing) {
   EXPECT_EQ(OpenDescriptors(), before);
 }
 
+// The array that more than m devices hang of has stopped, and the next opening trusts them again:
+// what they may still write has to be over by then.
+TEST_F(Sessions, HungMembersOfAClosedArrayStayLockedUntilTheyHaveAnswered) {
+  MemberOptions options;
+  options.io_deadline_us = 100'000;
+  Open(options);
+  Injection hang;
+  hang.hang = true;
+  for (const char* name : {"ssd0", "ssd1"}) {
+    ASSERT_TRUE(session_->Inject(At(name).string(), hang).ok());
+  }
+  EXPECT_FALSE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+  EXPECT_EQ(session_->array().GetStatus().state, ArrayState::kFailed);
+  const Status closed = session_->Close();
+  static_cast<void>(closed);
+  EXPECT_EQ(session_->open_devices(), 2U);
+  for (const char* name : {"ssd0", "ssd1"}) {
+    const auto opened = FileDevice::Open(session_->loop(), At(name).string());
+    ASSERT_FALSE(opened.ok()) << name;
+    EXPECT_EQ(opened.error().code, ErrorCode::kBusy);
+  }
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("ssd2").string()).ok());
+  session_.reset();  // none of them can be answered any more
+  Open();
+  ASSERT_NE(session_, nullptr);
+  ExpectContent();
+  Close();
+}
+
 // ------------------------------------------------------------------- what is no good member
 
 class LeftOut : public Sessions {
