@@ -11,7 +11,7 @@ namespace eplog {
 struct Finding {
   enum class Outcome : uint8_t { kLeft, kHealed, kLost };
   std::string device;         // ssd3, log0: who holds what is wrong; empty if nobody does
-  std::string volume;         // whose data it is; empty for parity and the log
+  std::string volume;         // whose data it is, as in LostRange; empty for parity and the log
   uint64_t offset_bytes = 0;  // in the volume
   std::string what;
   Outcome outcome = Outcome::kLeft;
@@ -54,7 +54,7 @@ struct CheckReport {
 
 // Bytes of a volume that redundancy cannot bring back.
 struct LostRange {
-  std::string volume;
+  std::string volume;  // its name; of one that is hidden, words that are nobody's name
   uint64_t offset_bytes = 0;
   uint64_t length_bytes = 0;
   bool operator==(const LostRange&) const = default;

@@ -1,27 +1,15 @@
 #include "cli/bounded_call.h"
 
-#include <signal.h>
-
-#include <system_error>
-#include <thread>
+#include "base/start_thread.h"
 
 namespace eplog::cli {
 
 void RunDetached(std::function<void()> work) {
-  // The thread inherits the mask: signals are for who waits for them.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
   const auto shared = std::make_shared<std::function<void()>>(std::move(work));
-  try {
-    std::thread([shared] { (*shared)(); }).detach();
-  } catch (const std::system_error&) {
-    started = false;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) {
+  std::thread thread = TryStartThread([shared] { (*shared)(); });
+  if (thread.joinable()) {
+    thread.detach();
+  } else {
     (*shared)();
   }
 }

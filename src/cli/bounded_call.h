@@ -14,8 +14,7 @@
 
 namespace eplog::cli {
 
-// Starts `work` on a thread that nobody waits for and that takes no signals; runs it here and now
-// where no thread can be had.
+// Starts `work` on a thread that nobody waits for; runs it here and now where no thread can be had.
 void RunDetached(std::function<void()> work);
 
 template <typename T>

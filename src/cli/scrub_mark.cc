@@ -95,8 +95,11 @@ void ScrubMarkFile::Keep(const std::optional<ScrubMark>& mark) {
       return;  // whoever is about to write takes this one
     }
   }
-  const bool queued = writing_.Post([shared = shared_] { WriteNewest(*shared); });
-  static_cast<void>(queued);  // one at a time: there is always room
+  // One at a time, so there is room; if there is no thread, the next mark is written.
+  if (!writing_.Post([shared = shared_] { WriteNewest(*shared); })) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->queued = false;
+  }
 }
 
 void ScrubMarkFile::WriteNewest(Shared& shared) {

@@ -4,18 +4,24 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <utility>
 
 #include "base/buffer.h"
+#include "base/start_thread.h"
 #include "cli/console.h"
 #include "cli/limits.h"
 #include "cli/mount_table.h"
 #include "cli/probe.h"
+#include "device/file_lock.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
 
 namespace eplog::cli {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 uint64_t Entropy() {
   uint64_t value = 0;
@@ -164,6 +170,9 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
   if (array_ != nullptr && array_->Holds(*open.device)) {
     return Fail(ErrorCode::kInvalidArgument, path + " is part of this array and in use");
   }
+  if (open.users == 0 && open.deadline->idle()) {
+    return FailNoThread();  // to close it first: it has failed once, and remembers that
+  }
   if (open.users == 0) {  // it was a member, and could not be let go yet
     return Fail(ErrorCode::kBusy,
                 fmt::format("{} still has {} requests that it did not answer: unmount, and mount "
@@ -174,13 +183,27 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
   return open.device.get();
 }
 
+// Its last owner may be this very process, which is just closing it.
+Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const std::string& path,
+                                                            const DeviceIdentity& identity) {
+  const auto until = DeviceCloser::Clock::now() + milliseconds(kDeadOwnerWaitMs);
+  if (!closer_.Wait(identity, until)) {
+    return Fail(ErrorCode::kBusy, path +
+                                      " was a member and is still being closed: what it lies on "
+                                      "does not answer");
+  }
+  auto file = OpenFile(*loop_, path, options_);
+  if (file.ok() && (*file)->identity() != identity) {
+    return Fail(ErrorCode::kBusy, path + " became another device while it was opened");
+  }
+  return file;
+}
+
 Task<Result<Device*>> Session::OpenDevice(std::string path) {
   Result<DeviceIdentity> identity = DeviceIdentity();
-  Task<int> looking = helper_->Run([&] {
-    identity = IdentifyDevice(path);
-    return 0;
-  });
-  static_cast<void>(co_await looking);
+  Task<Status> looking = helper_->Run([&] { identity = IdentifyDevice(path); });
+  Status ran = co_await looking;
+  EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(identity);
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
@@ -190,17 +213,12 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
     co_return OpenAgain(*open, path);
   }
   Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
-  Task<int> opening = helper_->Run([&] {
-    file = OpenFile(*loop_, path, options_);
-    return 0;
-  });
-  static_cast<void>(co_await opening);
+  Task<Status> opening = helper_->Run([&] { file = OpenIdentified(path, *identity); });
+  ran = co_await opening;
+  EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(file);
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
-  }
-  if ((*file)->identity() != *identity) {
-    co_return Fail(ErrorCode::kBusy, path + " became another device while it was opened");
   }
   members_.opened.push_back(WrapFile(*loop_, std::move(*file), options_));
   Member& opened = members_.opened.back();
@@ -217,19 +235,22 @@ void Session::CloseDevice(const Device& device) {
   LetGoSoon();
 }
 
-// Whether that was all of them.
+// Whether that was all of them. Where no thread can be had for it they wait for one.
 bool Session::LetGo() {
   if (array_ == nullptr) {
     return true;
   }
   bool all = true;
-  std::erase_if(members_.opened, [&](const Member& member) {
-    if (member.users != 0 || array_->Holds(*member.device)) {
-      return false;
+  for (auto member = members_.opened.begin(); member != members_.opened.end();) {
+    if (member->users != 0 || array_->Holds(*member->device)) {
+      ++member;
+    } else if (member->deadline->idle() && closer_.Close(member->device)) {
+      member = members_.opened.erase(member);
+    } else {
+      all = false;
+      ++member;
     }
-    all = all && member.deadline->idle();
-    return member.deadline->idle();
-  });
+  }
   return all;
 }
 
@@ -298,10 +319,18 @@ Status Session::Close() {
   return closed;
 }
 
-// What has not answered stays until the loop is gone.
+// What has not answered stays until the loop is gone. Who waits for this wants to open the devices,
+// or to go on without them.
 void Session::Release() {
+  constexpr seconds kClosing(5);
   array_.reset();
-  std::erase_if(members_.opened, [](const Member& member) { return member.deadline->idle(); });
+  for (Member& member : members_.opened) {
+    if (member.deadline->idle() && !closer_.Close(member.device)) {
+      member.device.reset();  // nothing is served any more
+    }
+  }
+  std::erase_if(members_.opened, [](const Member& member) { return member.device == nullptr; });
+  static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kClosing));
 }
 
 Session::~Session() {

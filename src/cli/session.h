@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/device_closer.h"
 #include "cli/members.h"
 #include "cli/scrub_mark.h"
 #include "eplog/array.h"
@@ -53,7 +54,8 @@ class Session {
   }
   // What is at the path now, for somebody who may put it into the array. It lives until everybody
   // who opened it has closed it, the array does not hold it (any more), and nothing is in flight on
-  // it: members that fail are closed too. The same device, by whatever path, is opened once.
+  // it: members that fail are closed too. Nobody waits for that but who opens the same device anew.
+  // The same device, by whatever path, is opened once.
   // kInvalidArgument: it is part of the array. kBusy: others hold it, or it was a member and hangs.
   Task<Result<Device*>> OpenDevice(std::string path);
   void CloseDevice(const Device& device);
@@ -71,7 +73,8 @@ class Session {
   void Tell(const ArrayEvent& event);
   // Flush, checkpoint, stop, let the devices go. At the end of every change.
   Status Close();
-  // After the array was closed by somebody else: drop it and let the devices go.
+  // After the array was closed by somebody else: drop it and let the devices go, which is waited
+  // for, for a bounded time.
   void Release();
 
  private:
@@ -79,6 +82,9 @@ class Session {
   Member* Find(const DeviceIdentity& identity);
   Result<Device*> OpenAgain(Member& open, const std::string& path);
   std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
+  // What is at the path, unless it is something else than was looked at. Blocks.
+  Result<std::unique_ptr<FileDevice>> OpenIdentified(const std::string& path,
+                                                     const DeviceIdentity& identity);
   // Those that nobody needs any more are closed at once, or as soon as they are idle.
   bool LetGo();
   void LetGoSoon();
@@ -87,6 +93,7 @@ class Session {
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;
+  DeviceCloser closer_;
   bool letting_go_ = false;
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;

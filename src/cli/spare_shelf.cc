@@ -71,21 +71,19 @@ std::vector<std::string> FileSpareShelf::Listed() const {
 
 Task<SpareFound> FileSpareShelf::Identify(std::string path) {
   SpareFound found;
-  Task<int> looking = helper_.Run([&] {
-    found = IdentifySpare(file_.uuid, path);
-    return 0;
-  });
-  static_cast<void>(co_await looking);
+  Task<Status> looking = helper_.Run([&] { found = IdentifySpare(file_.uuid, path); });
+  const Status looked = co_await looking;
+  if (!looked.ok()) {
+    found.what = looked.error().ToString();
+  }
   co_return found;
 }
 
 Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   Status status;
-  Task<int> writing = helper_.Run([&] {
-    status = ChangeArrayFile(file_, change);
-    return 0;
-  });
-  static_cast<void>(co_await writing);
+  Task<Status> writing = helper_.Run([&] { status = ChangeArrayFile(file_, change); });
+  Status written = co_await writing;
+  EPLOG_CO_TRY(written);
   co_return status;
 }
 

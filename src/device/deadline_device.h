@@ -1,14 +1,22 @@
 // DeadlineDevice: no request takes longer than its deadline, whatever the device below does. One
 // that is not answered by then fails with kDeviceFailed; from then on the device counts as hung and
 // everything fails at once, also what is on its way to it: nobody waits longer for the device than
-// one deadline from the first request that it does not answer. Without a deadline (0) it only counts
-// what is in flight.
+// one deadline from the first request that it does not answer. Without a deadline (0) it only
+// counts what is in flight.
 //
 // A request that hangs may still be answered some day. Until then what it works on has to live:
 // reads go to memory of the wrapper and are copied when they come in time; a write that comes late
-// finds its memory in other use, which is harmless, since nobody trusts the device any more. Its
-// frames live in the loop, so the loop, and the device below, outlive it (EventLoop::Abort ends
-// those that never come).
+// finds its memory in other use, and what it leaves on the device is anything. Its frames live in
+// the loop, so the loop, and the device below, outlive it (EventLoop::Abort ends those that never
+// come).
+//
+// What lands late is harmless. An array that goes on does not trust the device any more, at no
+// later opening either. One that stops, since more than m devices are lost, does not write the last
+// of these losses down: the next opening trusts those devices again. But nothing was acknowledged
+// since, what such a write was to replace lies elsewhere, and whatever an opening believes says by
+// checksum what it is, and where: so it is judged like what a crash tore. And nothing lands after
+// that opening: whoever owns the device closes it, and lets go of its lock, only when it is idle;
+// where the process dies first, the kernel keeps the lock until the last request has ended.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +71,7 @@ class DeadlineDevice final : public ForwardingDevice {
   const uint64_t deadline_us_;
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   bool hung_ = false;
-  uint64_t inside_ = 0;  // requests whose caller has no answer yet
+  uint64_t inside_ = 0;          // requests whose caller has no answer yet
   std::list<Request*> waiting_;  // somebody waits for these here
   std::shared_ptr<uint64_t> unanswered_ = std::make_shared<uint64_t>(0);
 };

@@ -269,6 +269,13 @@ Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
   if (core_.canary(Canary::kLogFreedEarly)) {
     Counts(position);
   }
+  // A device that was lost on the way lacks some of it: the others have that in writing before they
+  // name this checkpoint, or it would be believed to have all. With more than m lost it may be
+  // nowhere at all, and is not named.
+  Task<void> known = core_.Settled();
+  co_await known;
+  status = core_.Running();
+  EPLOG_CO_TRY(status);
   superblocks_.SetCheckpoint(written->pointer);
   Task<Status> write = superblocks_.Write();
   status = co_await write;

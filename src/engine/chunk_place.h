@@ -5,12 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "engine/volumes.h"
 #include "metadata/state.h"
 
 namespace eplog {
 
 struct ChunkPlace {
-  std::string volume;
+  std::string volume;  // what people call it (Volumes::Label)
   uint64_t offset_bytes = 0;
 };
 
@@ -25,7 +26,8 @@ inline std::optional<ChunkPlace> PlaceOf(const State& state, ChunkIndex chunk) {
   }
   const uint64_t in_extent =
       (uint64_t{stripe.value % g.extent_stripes} * g.k() + g.IndexInStripe(chunk)) * g.chunk_bytes;
-  return ChunkPlace{volume->name, uint64_t{owner.logical} * g.extent_data_bytes() + in_extent};
+  return ChunkPlace{Volumes::Label(*volume),
+                    uint64_t{owner.logical} * g.extent_data_bytes() + in_extent};
 }
 
 }  // namespace eplog

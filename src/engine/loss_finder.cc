@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "engine/volumes.h"
+
 namespace eplog {
 
 Task<LossReport> LossFinder::Find() {
@@ -90,15 +92,16 @@ void LossFinder::Add(const Volume& volume, uint64_t offset_bytes, uint64_t lengt
     return;
   }
   length_bytes = std::min(length_bytes, volume.size_bytes - offset_bytes);
+  const std::string label = Volumes::Label(volume);
   report_.lost_bytes += length_bytes;
   if (!report_.ranges.empty()) {
     LostRange& last = report_.ranges.back();
-    if (last.volume == volume.name && last.offset_bytes + last.length_bytes == offset_bytes) {
+    if (last.volume == label && last.offset_bytes + last.length_bytes == offset_bytes) {
       last.length_bytes += length_bytes;
       return;
     }
   }
-  report_.ranges.push_back({volume.name, offset_bytes, length_bytes});
+  report_.ranges.push_back({label, offset_bytes, length_bytes});
 }
 
 }  // namespace eplog

@@ -32,6 +32,11 @@ bool Volumes::Hidden(const Volume& volume) {
   return volume.name.starts_with(kReservedVolumePrefix) && volume.name.ends_with(kHiddenEnd);
 }
 
+std::string Volumes::Label(const Volume& volume) {
+  return Hidden(volume) ? "(deleted/replaced while open, #" + std::to_string(volume.id.value) + ")"
+                        : volume.name;
+}
+
 Status Volumes::CheckName(std::string_view name) {
   const bool bad = name.empty() || name.size() > kMaxVolumeNameBytes || name == "." ||
                    name == ".." || std::any_of(name.begin(), name.end(), [](char c) {
@@ -394,8 +399,8 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     clean_.insert(id.value);
   }
   if (size_bytes > old_size && old_size % core_.geometry.chunk_bytes != 0) {
-    // The zeros behind the old end are content, which a crash may take although it leaves the record
-    // of the new size (I8).
+    // The zeros behind the old end are content, which a crash may take although it leaves the
+    // record of the new size (I8).
     Task<Status> flush = flusher_.FlushAll();
     Status flushed = co_await flush;
     EPLOG_CO_TRY(flushed);

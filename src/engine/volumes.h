@@ -81,6 +81,8 @@ class Volumes {
   static Status CheckName(std::string_view name);  // as bytes
   [[nodiscard]] Status MayTake(std::string_view name) const;
   static bool Hidden(const Volume& volume);
+  // What to call it in front of people. Where it is hidden that is no name that a volume can have.
+  static std::string Label(const Volume& volume);
   // Extents that are assigned to no live byte and on their way back: they count as free.
   [[nodiscard]] uint64_t ExtentsComingBack() const;
   [[nodiscard]] VolumeInfo Info(const Volume& volume) const;

@@ -155,7 +155,7 @@ Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall c
       // after it got the pages that it waits for, and their reads need buffers: with as many
       // writers here as there are buffers it would wait for ever.
       request.GiveBackBuffer();
-      Task<int> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
+      Task<void> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
       co_await invalidate;
     }
   }

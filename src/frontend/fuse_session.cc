@@ -124,6 +124,8 @@ Status FuseSession::Mount() {
   }
   options_.mountpoint = *path;
   EPLOG_TRY(PrepareMountpoint(options_.mountpoint));
+  // Now: what could not be unmounted, or whose kernel could not be told of changes, is not mounted.
+  EPLOG_TRY(helper_.Start());
 
   fuse_set_log_func(&Log);
   std::string complaint;
@@ -247,11 +249,13 @@ void FuseSession::CloseChannel() {
 
 Task<Status> FuseSession::Unmount() {
   const std::string path = options_.mountpoint;
-  Task<int> unmount = helper_.Run([path] {
+  int error = 0;
+  Task<Status> unmount = helper_.Run([path, &error] {
     SyncMount(path);
-    return UnmountPath(path);
+    error = UnmountPath(path);
   });
-  const int error = co_await unmount;
+  Status ran = co_await unmount;
+  EPLOG_CO_TRY(ran);
   if (error == EBUSY) {
     co_return Fail(ErrorCode::kBusy, options_.mountpoint +
                                          " is in use: close what is open there first (fuser -vm " +
@@ -269,11 +273,13 @@ Task<Status> FuseSession::Unmount() {
 Task<void> FuseSession::UnmountForced() {
   // Dirty pages first, while there is somebody to take them; then in peace if possible.
   const std::string path = options_.mountpoint;
-  Task<int> unmount = helper_.Run([path] {
+  Task<Status> unmount = helper_.Run([path] {
     SyncMount(path);
-    return UnmountPath(path) == 0 ? 0 : DetachPath(path);
+    if (UnmountPath(path) != 0) {
+      static_cast<void>(DetachPath(path));
+    }
   });
-  co_await unmount;
+  static_cast<void>(co_await unmount);
   StopServing();
 }
 
@@ -303,17 +309,16 @@ Task<void> FuseSession::DeleteUnlinked() {
   }
 }
 
-Task<int> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes) {
+Task<void> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes) {
   fuse_session* session = session_;
   const auto offset = static_cast<off_t>(offset_bytes);
   const auto length = static_cast<off_t>(length_bytes);
   // The kernel may wait for reads and write-backs of these pages, which we answer: not on this
   // thread.
-  Task<int> job = helper_.Run([session, inode, offset, length] {
-    return fuse_lowlevel_notify_inval_inode(session, inode, offset, length);
+  Task<Status> job = helper_.Run([session, inode, offset, length] {
+    fuse_lowlevel_notify_inval_inode(session, inode, offset, length);
   });
-  const int result = co_await job;
-  co_return result;
+  static_cast<void>(co_await job);
 }
 
 Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
@@ -326,7 +331,7 @@ Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
   RefreshSize(*node);
   ::clock_gettime(CLOCK_REALTIME, &node->mtime);
   node->ctime = node->mtime;
-  Task<int> invalidate = Invalidate(node->inode(), 0, 0);
+  Task<void> invalidate = Invalidate(node->inode(), 0, 0);
   co_await invalidate;
   in_flight_.Done();
 }
@@ -337,10 +342,10 @@ Task<void> FuseSession::NotifyNameChanged(std::string name) {
   }
   in_flight_.Add();
   fuse_session* session = session_;
-  Task<int> job = helper_.Run([session, name] {
-    return fuse_lowlevel_notify_inval_entry(session, FUSE_ROOT_ID, name.c_str(), name.size());
+  Task<Status> job = helper_.Run([session, name] {
+    fuse_lowlevel_notify_inval_entry(session, FUSE_ROOT_ID, name.c_str(), name.size());
   });
-  co_await job;
+  static_cast<void>(co_await job);
   in_flight_.Done();
 }
 

@@ -131,7 +131,7 @@ class FuseSession {
   void CloseChannel();
   void Init(fuse_conn_info* connection) const;
   Task<void> DeleteUnlinked();
-  Task<int> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
+  Task<void> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
 
   // ---- fuse_names.cc
   FuseNodePtr NodeOf(const VolumeInfo& info);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 #include "runtime/io_uring_loop.h"
 
 namespace eplog {
@@ -27,16 +28,22 @@ HelperThread::~HelperThread() {
   ::close(event_fd_);
 }
 
-Task<int> HelperThread::Run(std::function<int()> work) {
+Status HelperThread::Start() {
+  if (!thread_.joinable()) {
+    thread_ = TryStartThread([this] { ThreadMain(); });
+  }
+  return thread_.joinable() ? OkStatus() : Status(FailNoThread());
+}
+
+Task<Status> HelperThread::Run(std::function<void()> work) {
+  Status started = Start();
+  EPLOG_CO_TRY(started);
   Job job;
   job.work = std::move(work);
   ++outstanding_;
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(&job);
-    if (!thread_.joinable()) {
-      thread_ = std::thread(&HelperThread::ThreadMain, this);
-    }
   }
   wake_.notify_one();
   if (!collecting_) {
@@ -46,7 +53,7 @@ Task<int> HelperThread::Run(std::function<int()> work) {
   while (!job.done) {
     co_await finished_.Wait();
   }
-  co_return job.result;
+  co_return OkStatus();
 }
 
 void HelperThread::ThreadMain() {
@@ -59,7 +66,7 @@ void HelperThread::ThreadMain() {
     Job* job = queue_.front();
     queue_.pop_front();
     lock.unlock();
-    job->result = job->work();
+    job->work();
     lock.lock();
     ended_.push_back(job);
     const uint64_t one = 1;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/result.h"
 #include "runtime/sync.h"
 #include "runtime/task.h"
 
@@ -26,13 +27,15 @@ class HelperThread {
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
 
-  // What `job` returned, after it ran on the thread. The thread starts with the first job.
-  Task<int> Run(std::function<int()> job);
+  // Now, so that no job is refused for want of a thread.
+  [[nodiscard]] Status Start();
+  // After `job` ran on the thread, which starts with the first one. Fails where no thread can be
+  // had: the job was not run, and the next one tries again.
+  Task<Status> Run(std::function<void()> job);
 
  private:
   struct Job {
-    std::function<int()> work;
-    int result = 0;
+    std::function<void()> work;
     bool done = false;  // on the loop's side
   };
 
@@ -44,13 +47,13 @@ class HelperThread {
   Event finished_;
   size_t outstanding_ = 0;  // jobs whose end the loop has not seen
   bool collecting_ = false;
+  std::thread thread_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::deque<Job*> queue_;
   std::deque<Job*> ended_;
   bool stop_ = false;
-  std::thread thread_;
 };
 
 }  // namespace eplog

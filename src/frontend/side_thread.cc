@@ -1,11 +1,11 @@
 #include "frontend/side_thread.h"
 
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <utility>
+
+#include "base/start_thread.h"
 
 namespace eplog {
 
@@ -30,31 +30,26 @@ SideThread::~SideThread() {
 }
 
 bool SideThread::Post(std::function<void()> job) {
-  bool first = false;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (shared_->stop || shared_->waiting.size() >= shared_->most_waiting) {
+    if (shared_->stop || shared_->waiting.size() >= shared_->most_waiting || !Started()) {
       return false;
     }
     shared_->waiting.push_back(std::move(job));
-    first = !std::exchange(shared_->started, true);
-  }
-  if (first) {
-    Start();
   }
   shared_->wake.notify_one();
   return true;
 }
 
-// A signal that ends the process must not find a thread that has it unblocked, where the serving
-// process takes it from a descriptor.
-void SideThread::Start() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([shared = shared_] { ThreadMain(shared); }).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+bool SideThread::Started() {
+  if (!shared_->started) {
+    std::thread thread = TryStartThread([shared = shared_] { ThreadMain(shared); });
+    shared_->started = thread.joinable();
+    if (shared_->started) {
+      thread.detach();
+    }
+  }
+  return shared_->started;
 }
 
 bool SideThread::Finish(std::chrono::milliseconds grace) {

@@ -23,8 +23,8 @@ class SideThread {
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  // Jobs run one after the other. False: too many wait already; this one will not be done. The
-  // thread starts with the first job; signals are for others.
+  // Jobs run one after the other. False: this one will not be done, since too many wait already or
+  // no thread can be had; the thread starts with the first job, and the next one tries again.
   [[nodiscard]] bool Post(std::function<void()> job);
   // No more jobs. Waits until all are done, at most for `grace`; then those not begun are
   // forgotten. False: one of them still runs.
@@ -33,7 +33,7 @@ class SideThread {
  private:
   struct Shared;
   static void ThreadMain(const std::shared_ptr<Shared>& shared);
-  void Start();
+  [[nodiscard]] bool Started();
 
   std::shared_ptr<Shared> shared_;  // also the thread's, which may outlive this
 };

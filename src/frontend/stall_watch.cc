@@ -3,11 +3,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
+
+#include "base/start_thread.h"
 
 namespace eplog {
 namespace {
@@ -21,12 +22,7 @@ constexpr int kLooks = 20;
 StallWatch::StallWatch(std::chrono::milliseconds longest,
                        std::function<void(const std::string&)> stalled)
     : longest_(longest), stalled_(std::move(stalled)), watched_(::gettid()) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(&StallWatch::ThreadMain, this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = TryStartThread([this] { ThreadMain(); });
 }
 
 StallWatch::~StallWatch() {
@@ -35,7 +31,9 @@ StallWatch::~StallWatch() {
     stop_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
 }
 
 void StallWatch::Die(const std::string& line) {

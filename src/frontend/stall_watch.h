@@ -1,7 +1,8 @@
 // StallWatch: sees that a thread which may never block does. A thread of its own looks at the
 // system call in which the other sits; one and the same for too long, that is not the loop's own
 // wait, is told. It goes by what the kernel says of the thread, not by how long a turn takes: one
-// that only gets no processor is not waiting. For builds with checks.
+// that only gets no processor is not waiting. For builds with checks; where no thread can be had,
+// nobody watches.
 #pragma once
 
 #include <sys/types.h>

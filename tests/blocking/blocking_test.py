@@ -34,7 +34,8 @@ OURS = re.compile(
     r"eplog::(FileDevice::Open|LockFile|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|UnmountPath|"
     r"SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|cli::(ChangeArrayFile|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblock|"
-    r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer))(?=[(\[])"
+    r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
+    r"DeviceCloser::Wait(ForAll)?))(?=[(\[])"
 )
 
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <thread>
 
+#include "tests/support/no_threads.h"
+
 namespace eplog::cli {
 namespace {
 
@@ -56,6 +58,16 @@ TEST(BoundedCall, TakesNoSignals) {
   sigset_t blocked;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   EXPECT_EQ(sigismember(&blocked, SIGTERM), 0) << "and the caller's are as they were";
+}
+
+void IsMadeHereWithoutAThread() {
+  const ThreadLimit limit;
+  BoundedCall<std::thread::id> call([] { return std::this_thread::get_id(); });
+  EXPECT_EQ(call.Wait(Clock::now() + std::chrono::minutes(5)), std::this_thread::get_id());
+}
+
+TEST(BoundedCallDeathTest, IsMadeHereWithoutAThread) {
+  EPLOG_IN_A_PROCESS(IsMadeHereWithoutAThread);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tests/cli/temp_dir.h"
+#include "tests/support/no_threads.h"
 
 namespace eplog::cli {
 namespace {
@@ -74,6 +75,23 @@ TEST(ScrubMarkFile, AFileThatHangsHoldsNobodyUp) {
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // sets all free
   scrub.join();
   ::close(reader);
+}
+
+void AMarkIsWrittenOnceThereIsAThread() {
+  ThreadLimit limit;
+  const TempDir directory;
+  {
+    ScrubMarkFile marks(In(directory));
+    marks.Keep(At(1));
+    EXPECT_EQ(marks.newest(), At(1));
+    limit.Lift();
+    marks.Keep(At(2));
+  }
+  EXPECT_EQ(ScrubMarkFile(In(directory)).newest(), At(2));
+}
+
+TEST(ScrubMarkFileDeathTest, AMarkIsWrittenOnceThereIsAThread) {
+  EPLOG_IN_A_PROCESS(AMarkIsWrittenOnceThereIsAThread);
 }
 
 }  // namespace

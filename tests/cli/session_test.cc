@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "cli/make_file.h"
 #include "cli/probe.h"
 #include "cli/spare_shelf.h"
+#include "tests/cli/held_close.h"
 #include "tests/cli/temp_dir.h"
 
 namespace eplog::cli {
@@ -132,6 +136,17 @@ class Sessions : public testing::Test {
     }
     ASSERT_TRUE(whole());
   }
+  // On a thread of its own, some day.
+  template <typename Done>
+  bool Becomes(Done done) {
+    for (int i = 0; i < 6000 && !done(); ++i) {
+      Turn(10'000);
+    }
+    return done();
+  }
+  bool BecomesUnlocked(const std::filesystem::path& path) {
+    return Becomes([&] { return FileDevice::Open(session_->loop(), path.string()).ok(); });
+  }
   void ExpectContent() {
     std::vector<std::byte> got(kContentBytes);
     ASSERT_TRUE(session_->Run(session_->array().Read(volume_, 0, got)).ok());
@@ -177,7 +192,7 @@ TEST_F(Sessions, MembersThatAreOutAreClosed) {
   }
   Turn();
   EXPECT_EQ(session_->open_devices(), 4U);
-  EXPECT_EQ(OpenDescriptors(), before);
+  EXPECT_TRUE(Becomes([&] { return OpenDescriptors() == before; })) << OpenDescriptors();
   ExpectContent();
   Close();
 }
@@ -188,7 +203,7 @@ TEST_F(Sessions, FailedMemberIsUnlocked) {
   ASSERT_TRUE(session_->Run(session_->array().FailDevice(2, "by hand")).ok());
   Turn();
   EXPECT_EQ(session_->open_devices(), 3U);
-  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("ssd2").string()).ok());
+  EXPECT_TRUE(BecomesUnlocked(At("ssd2")));
   const DeviceStatus failed = session_->array().GetStatus().devices[2];
   EXPECT_EQ(failed.path, At("ssd2").string()) << "where it was is still told";
   EXPECT_EQ(failed.size_bytes, kSsdBytes);
@@ -237,7 +252,75 @@ TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
   ASSERT_TRUE(session_->Inject("", Injection()).ok());
   Turn();
   EXPECT_EQ(session_->open_devices(), 4U);
-  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("old").string()).ok());
+  EXPECT_TRUE(BecomesUnlocked(At("old")));
+  ExpectContent();
+  Close();
+}
+
+// As on a file system that does not answer. The same device may come back, and waits for its old
+// self.
+TEST_F(Sessions, AMemberWhoseCloseHangsHoldsUpOnlyItself) {
+  Open();
+  HeldClose held(At("ssd2"));
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(2, "by hand")).ok());
+  ASSERT_TRUE(Becomes([&] { return held.begun(); }));
+  ASSERT_FALSE(held.begun_here()) << "the thread that serves the array would wait";
+  ExpectContent();
+  std::optional<Result<Device*>> opened;
+  session_->loop().Spawn([](auto& session, std::string path, auto& out) -> Task<void> {
+    Task<Result<Device*>> opening = session->OpenDevice(std::move(path));
+    out.emplace(co_await opening);
+  }(session_, At("ssd2").string(), opened));
+  Turn();
+  held.Release();
+  ASSERT_TRUE(session_->loop().RunUntil([&] { return opened.has_value(); }));
+  ASSERT_TRUE(opened->ok()) << opened->error().message;
+  EXPECT_TRUE(session_->Run(session_->array().ReplaceDevice(2, ***opened)).ok());
+  session_->CloseDevice(***opened);
+  WaitUntilRebuilt();
+  ExpectContent();
+  Close();
+}
+
+TEST_F(Sessions, AMemberWhoseCloseHangsDoesNotKeepTheArrayFromClosing) {
+  const size_t before = OpenDescriptors();
+  Open();
+  HeldClose held(At("ssd0"));
+  Close();
+  EXPECT_TRUE(held.begun());
+  EXPECT_FALSE(held.begun_here());
+  held.Release();
+  for (int i = 0; i < 6000 && OpenDescriptors() != before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+// The array that more than m devices hang of has stopped, and the next opening trusts them again:
+// what they may still write has to be over by then.
+TEST_F(Sessions, HungMembersOfAClosedArrayStayLockedUntilTheyHaveAnswered) {
+  MemberOptions options;
+  options.io_deadline_us = 100'000;
+  Open(options);
+  Injection hang;
+  hang.hang = true;
+  for (const char* name : {"ssd0", "ssd1"}) {
+    ASSERT_TRUE(session_->Inject(At(name).string(), hang).ok());
+  }
+  EXPECT_FALSE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+  EXPECT_EQ(session_->array().GetStatus().state, ArrayState::kFailed);
+  const Status closed = session_->Close();
+  static_cast<void>(closed);
+  EXPECT_EQ(session_->open_devices(), 2U);
+  for (const char* name : {"ssd0", "ssd1"}) {
+    const auto opened = FileDevice::Open(session_->loop(), At(name).string());
+    ASSERT_FALSE(opened.ok()) << name;
+    EXPECT_EQ(opened.error().code, ErrorCode::kBusy);
+  }
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("ssd2").string()).ok());
+  session_.reset();  // none of them can be answered any more
+  Open();
+  ASSERT_NE(session_, nullptr);
   ExpectContent();
   Close();
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -190,6 +192,39 @@ TEST_F(Beyond, DevicesThatMissedSomethingHelp) {
   EXPECT_TRUE(RunTask(test_->loop, (*with)->Close()).ok());
   test_->Open();
   EXPECT_TRUE(test_->Read(volume_, 0, kSize) == model_);
+}
+
+// What has no name any more is called something that is nobody's name, and one is told from
+// another.
+TEST_F(Beyond, HiddenVolumesAreCalledSomethingElse) {
+  Make();
+  const std::vector<std::byte> data(kStripe, std::byte{5});
+  std::vector<VolumeId> hidden;
+  for (const char* name : {"x", "y"}) {
+    hidden.push_back(test_->CreateVolume(name, 4 * kStripe));
+    for (uint64_t i = 0; i < 4; ++i) {
+      ASSERT_TRUE(test_->Write(hidden.back(), i * kStripe, data).ok());
+    }
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->HideVolume(hidden.back())).ok());
+  }
+  Flush();
+  test_->Kill();
+  const auto array = Open({0, 1, 2}, true);
+  ASSERT_TRUE(array.ok()) << array.error().ToString();
+  const auto report = RunTask(test_->loop, (*array)->FindLost());
+  ASSERT_TRUE(report.ok());
+  std::map<std::string, uint64_t> lost;
+  for (const LostRange& range : report->ranges) {
+    lost[range.volume] += range.length_bytes;
+    EXPECT_EQ(range.volume.find(kReservedVolumePrefix), std::string::npos) << range.volume;
+    EXPECT_TRUE(std::none_of(range.volume.begin(), range.volume.end(), ::iscntrl)) << range.volume;
+  }
+  for (const VolumeId id : hidden) {
+    const std::string name = "(deleted/replaced while open, #" + std::to_string(id.value) + ")";
+    EXPECT_GT(lost[name], 0U) << name;
+    EXPECT_LE(lost[name], 4 * kStripe) << name;
+  }
+  EXPECT_GT(lost["v"], 0U);
 }
 
 // The array stops when a third is lost while it runs; the list is to be had there too.

@@ -190,6 +190,30 @@ TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
 }
 
 // No log chunk protects what is pending then: what a flush calls durable has parity on the SSDs.
+// All at once, as behind one cable. What a checkpoint was just writing is nowhere then, and must not
+// be what the others name.
+TEST_P(DeviceLoss, TooManyLostInACheckpointMayComeBack) {
+  Make();
+  Fill();
+  Flush();
+  test_->Sleep(10'000'000);  // what is left to do behind it
+  for (uint32_t device = 0; device < kSsdCount; ++device) {
+    Break(device);
+  }
+  EXPECT_FALSE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  EXPECT_EQ(test_->array->GetStatus().state, ArrayState::kFailed);
+  test_->Kill();
+  for (uint32_t device = 0; device < kSsdCount; ++device) {
+    test_->faulty(device).Clear();
+  }
+  test_->Open();
+  ASSERT_NE(test_->array, nullptr);
+  ExpectContent("when they are back");
+  const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
+}
+
 TEST_P(DeviceLoss, WithoutLogDevicesAFlushCommits) {
   Make();
   Fill();

@@ -83,6 +83,22 @@ class Heal : public ::testing::Test {
   std::vector<std::byte> model_;
 };
 
+// The name of what was deleted while open is nobody's any more.
+TEST_F(Heal, WhatIsWrongInAHiddenVolumeIsNotNamedByItsInternalName) {
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->HideVolume(volume_)).ok());
+  Rot(0);
+  const CheckReport report = Scrub(true);
+  EXPECT_GT(report.healed, 0U);
+  const std::string name = "(deleted/replaced while open, #" + std::to_string(volume_.value) + ")";
+  EXPECT_TRUE(std::any_of(report.findings.begin(), report.findings.end(),
+                          [&](const Finding& finding) { return finding.volume == name; }));
+  EXPECT_TRUE(std::any_of(events_.begin(), events_.end(),
+                          [&](const ArrayEvent& event) { return event.volume == name; }));
+  for (const ArrayEvent& event : events_) {
+    EXPECT_EQ(event.text.find(kReservedVolumePrefix), std::string::npos) << event.text;
+  }
+}
+
 TEST_F(Heal, ScrubOfASoundArrayFindsNothing) {
   const CheckReport report = Scrub(true);
   EXPECT_EQ(report.problems_found, 0U);

@@ -14,6 +14,7 @@
 
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
+#include "tests/support/no_threads.h"
 
 namespace eplog {
 namespace {
@@ -77,6 +78,15 @@ TEST(Stall, WorkAndTheWaitOfTheLoopAreNone) {
   EXPECT_TRUE(slept.ok());
   EXPECT_GT(work, 0U);
   EXPECT_EQ(stalls, 0);
+}
+
+void NobodyWatchesWithoutAThread() {
+  const ThreadLimit limit;
+  const StallWatch watch(milliseconds(100), [](const std::string&) {});
+}
+
+TEST(StallDeathTest, NobodyWatchesWithoutAThread) {
+  EPLOG_IN_A_PROCESS(NobodyWatchesWithoutAThread);
 }
 
 }  // namespace

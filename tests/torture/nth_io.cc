@@ -60,11 +60,13 @@ class Run {
   Task<void> Flush(const char* name, uint64_t offset, uint64_t length);
   Task<void> ReadAll(const char* name);
   // A device that fails, once or for good, fails no request: there is redundancy for it. No space
-  // below may.
+  // below may, and more devices than that.
   [[nodiscard]] bool MayFail() const {
-    return fault_.plan.style == FaultStyle::kNoSpace || !factory_.survives_failures();
+    return fault_.plan.style == FaultStyle::kNoSpace || fault_.plan.style == FaultStyle::kHangs ||
+           !factory_.survives_failures();
   }
-  Status CreateResult();
+  Task<Status> Create(bool force);
+  std::string CreateByForce();
   std::string Reopen();
   void Drop();
 
@@ -250,25 +252,37 @@ Task<void> Run::SecondLife() {
   // No close: the crash meets an open array.
 }
 
-Status Run::CreateResult() {
-  return created_ ? OkStatus() : Fail(ErrorCode::kIo, "not created");
-}
-
-Task<void> Run::Scenario() {
+Task<Status> Run::Create(bool force) {
   std::vector<Device*> ssds = machine_.Except({});
   const std::vector<Device*> logs(ssds.begin() + plan_.n, ssds.end());
   ssds.resize(plan_.n);
-  Task<Status> create = factory_.Create(machine_.loop(), ssds, logs, plan_.create);
+  CreateOptions options = plan_.create;
+  options.force = force;
+  return factory_.Create(machine_.loop(), std::move(ssds), logs, std::move(options));
+}
+
+// A creation that failed may be repeated by force: by another process, on devices that owe nothing
+// to the first any more.
+std::string Run::CreateByForce() {
+  Status status = Fail(ErrorCode::kIo, "stalls");
+  bool done = false;
+  machine_.loop().Spawn([](Run& run, Status& result, bool& ended) -> Task<void> {
+    Task<Status> create = run.Create(true);
+    result = co_await create;
+    ended = true;
+  }(*this, status, done));
+  machine_.Drive([&] { return done; });
+  machine_.loop().Abort();
+  machine_.Crash(random_, fault_.power);  // durable on return
+  return status.ok() ? "" : "creation by force failed: " + status.error().ToString();
+}
+
+Task<void> Run::Scenario() {
+  Task<Status> create = Create(false);
   const Status status = co_await create;
   created_ = status.ok();
   if (!created_) {
     met_in_creation_ = true;
-    machine_.bus().Inject({});  // a creation that failed may be repeated by force
-    CreateOptions force = plan_.create;
-    force.force = true;
-    Task<Status> repeat = factory_.Create(machine_.loop(), ssds, logs, force);
-    const Status repeated = co_await repeat;
-    created_ = repeated.ok();
     ended_ = true;
     co_return;
   }
@@ -318,8 +332,8 @@ std::string Run::Go(bool& fired) {
   machine_.Crash(random_, fault_.power);
   machine_.bus().Inject({});
   std::string wrong = scene_.violation;
-  if (const Status status = CreateResult(); wrong.empty() && !status.ok()) {
-    wrong = "creation by force failed";
+  if (wrong.empty() && !created_) {
+    wrong = CreateByForce();
   }
   if (wrong.empty()) {
     wrong = Reopen();
@@ -341,15 +355,17 @@ struct Shape {
 uint64_t RunNthIo(ArrayFactory& factory, const NthIoOptions& options) {
   static constexpr Shape kShapes[] = {
       {4, 1, JournalMode::kFull}, {5, 2, JournalMode::kFull}, {4, 2, JournalMode::kLog}};
-  static constexpr const char* kStyles[] = {"fails once", "dies", "has no space"};
+  static constexpr const char* kStyles[] = {"fails once", "dies", "has no space", "hangs"};
   std::signal(SIGABRT, SayWhere);
   uint64_t runs = 0;
   uint64_t failed = 0;
   for (const Shape& shape : kShapes) {
     const SeedPlan plan = FixedPlan(shape.n, shape.m, shape.journal, factory.min_ssd_bytes());
-    for (int variant = 0; variant < 6; ++variant) {
+    for (int variant = 0; variant < 8; ++variant) {
       Fault fault;
       fault.plan.style = static_cast<FaultStyle>(variant / 2);
+      fault.plan.hanging = shape.m + 1;  // and the array stops
+      fault.plan.devices = shape.n + shape.m;
       fault.power = variant % 2 == 1;
       bool fired = true;
       for (uint64_t n = 1; fired && failed < options.stop_after; n += options.step) {

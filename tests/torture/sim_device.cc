@@ -115,12 +115,13 @@ void SimBus::Inject(const FaultPlan& plan) {
   requests_ = 0;
   writes_ = 0;
   dead_device_ = -1;
+  hung_device_ = -1;
 }
 
 std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   ++requests_;
   writes_ += IsWriteKind(kind) ? 1 : 0;
-  if (dead_device_ == device || DoomStrikes(device, kind)) {
+  if (dead_device_ == device || IsLate(device) || DoomStrikes(device, kind)) {
     return HangsUntil(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
   }
   const bool only_writes = fault_.style == FaultStyle::kNoSpace;
@@ -131,6 +132,12 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   fault_fired_ = true;
   if (fault_.style == FaultStyle::kDeviceDies) {
     dead_device_ = device;
+  }
+  if (fault_.style == FaultStyle::kHangs) {
+    hung_device_ = device;
+    hung_us_ = loop_.NowUs();
+    written_.clear();
+    return ErrorCode::kDeviceFailed;
   }
   return only_writes ? ErrorCode::kNoSpace : ErrorCode::kIo;
 }
@@ -172,8 +179,36 @@ bool SimBus::ReadsBadly(uint8_t device) const {
   });
 }
 
+bool SimBus::IsLate(uint8_t device) const {
+  return hung_device_ >= 0 &&
+         (device + fault_.devices - static_cast<uint32_t>(hung_device_)) % fault_.devices <
+             fault_.hanging;
+}
+
+std::vector<std::byte> SimBus::Reused(Random& random, const std::vector<std::byte>& was,
+                                      uint64_t since) const {
+  std::vector<std::byte> now = was;
+  if (random.OneIn(3)) {
+    return now;
+  }
+  std::vector<const std::vector<std::byte>*> later;
+  for (const auto& [submitted, data] : written_) {
+    if (submitted >= since && data->size() == was.size()) {  // it is given out by size
+      later.push_back(data.get());
+    }
+  }
+  if (later.empty() || random.OneIn(3)) {  // something was read into it
+    std::generate(now.begin(), now.end(), [&] { return static_cast<std::byte>(random.Next()); });
+    return now;
+  }
+  return *later[random.Below(later.size())];
+}
+
 std::optional<uint64_t> SimBus::HangsUntil(uint8_t device) const {
   constexpr uint64_t kDeadlineUs = 500'000;
+  if (IsLate(device)) {
+    return hung_us_ + kDeadlineUs;
+  }
   for (const ArmedDoom& armed : dooms_) {
     if (armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kHangs) {
       return armed.met_us + kDeadlineUs;
@@ -316,6 +351,13 @@ uint64_t SimDevice::Submit(IoKind kind, uint64_t offset_bytes, std::vector<std::
   write.submitted = bus_.submitted_++;
   write.offset_bytes = offset_bytes;
   write.data = std::make_shared<const std::vector<std::byte>>(std::move(data));
+  if (bus_.hung_device_ >= 0) {
+    constexpr size_t kRemembered = 64;
+    bus_.written_.emplace_back(write.submitted, write.data);
+    if (bus_.written_.size() > kRemembered) {
+      bus_.written_.pop_front();
+    }
+  }
   return id;
 }
 
@@ -354,6 +396,13 @@ void SimDevice::CompleteBadly(uint64_t id) {
   visible_.Write(write.offset_bytes, *mixed);
   cached_.push_back(
       {write.offset_bytes, std::move(mixed), write.kind, write.submitted, next_order_++, false});
+}
+
+// It stays in flight; only a crash shows what became of it.
+void SimDevice::GiveUp(uint64_t id) {
+  CachedWrite& write = in_flight_.find(id)->second;
+  write.late_since = bus_.submitted_;
+  bus_.NoteCompleted(write.kind);
 }
 
 // It succeeds, and what is on the device afterwards is wrong. Nothing lands where superblocks are.
@@ -511,7 +560,7 @@ Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from
     co_await Never{};
   }
   if (fault) {
-    CompleteBadly(id);
+    bus_.IsLate(index_) ? GiveUp(id) : CompleteBadly(id);
     co_return Fail(Failure(*fault, "write", offset_bytes));
   }
   if (bus_.Lies(index_, kind)) {
@@ -671,7 +720,18 @@ void SimDevice::AgeRange(uint64_t& oldest, uint64_t& newest) const {
   }
 }
 
+// Those that were given up land now, as whatever they are by now.
+void SimDevice::LateOnesLand(Random& random) {
+  for (auto& [id, write] : in_flight_) {
+    if (write.late_since != 0) {
+      write.data = std::make_shared<const std::vector<std::byte>>(
+          bus_.Reused(random, *write.data, write.late_since));
+    }
+  }
+}
+
 void SimDevice::PowerCut(Random& random, const CutStyle& style) {
+  LateOnesLand(random);
   std::vector<CachedWrite> writes(cached_.begin(), cached_.end());
   const size_t completed = writes.size();
   for (auto& [id, write] : in_flight_) {
@@ -690,6 +750,7 @@ void SimDevice::PowerCut(Random& random, const CutStyle& style) {
 }
 
 void SimDevice::Kill(Random& random) {
+  LateOnesLand(random);
   std::vector<CachedWrite> flying;
   for (auto& [id, write] : in_flight_) {
     flying.push_back(std::move(write));

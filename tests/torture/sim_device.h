@@ -45,6 +45,7 @@ enum class FaultStyle : uint8_t {
   kOnce,        // one request fails with kIo
   kDeviceDies,  // and from then on every request to that device
   kNoSpace,     // one write fails with kNoSpace
+  kHangs,       // some devices answer nothing any more; see FaultPlan::hanging
 };
 
 // What a power cut does to the unflushed writes of a device. Any outcome is possible; those in
@@ -70,6 +71,11 @@ CutStyle RandomCutStyle(Random& random, uint64_t oldest, uint64_t newest);
 struct FaultPlan {
   uint64_t nth = 0;
   FaultStyle style = FaultStyle::kOnce;
+  // kHangs: that device and those after it, the first after the last. Their requests fail at a
+  // deadline. What was written by them lands late, if at all, and with what its memory holds by
+  // then: in the crash, never before it.
+  uint32_t hanging = 1;
+  uint32_t devices = 1;  // there are
 };
 
 // A device that fails while the machine runs: from the `countdown`th of its fitting requests on.
@@ -156,6 +162,11 @@ class SimBus {
   std::optional<ErrorCode> FaultFor(uint8_t device, IoKind kind);
   // When a hanging device's first request is given up: all that come later fail at once.
   [[nodiscard]] std::optional<uint64_t> HangsUntil(uint8_t device) const;
+  // By the fault, not by a doom.
+  [[nodiscard]] bool IsLate(uint8_t device) const;
+  // What the memory of a write that was given up before that moment holds by now: it was others'.
+  std::vector<std::byte> Reused(Random& random, const std::vector<std::byte>& was,
+                                uint64_t since) const;
   bool Lies(uint8_t device, IoKind kind);
   bool DoomStrikes(uint8_t device, IoKind kind);
   uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
@@ -183,6 +194,10 @@ class SimBus {
   uint64_t writes_ = 0;
   uint64_t submitted_ = 0;  // writes over all devices, ever
   int dead_device_ = -1;
+  int hung_device_ = -1;  // the first of them
+  uint64_t hung_us_ = 0;  // since then
+  // Written anywhere since then, the latest last, by order of submission.
+  std::deque<std::pair<uint64_t, std::shared_ptr<const std::vector<std::byte>>>> written_;
   uint64_t spread_us_;  // how far latencies differ
   int slow_device_ = -1;
   std::optional<IoKind> slow_kind_;
@@ -248,9 +263,10 @@ class SimDevice final : public Device {
     uint64_t offset_bytes = 0;
     std::shared_ptr<const std::vector<std::byte>> data;
     IoKind kind = IoKind::kData;
-    uint64_t submitted = 0;  // order of submission, over all devices
-    uint64_t order = 0;      // of completion
-    bool orphan = false;     // a failed flush covered it: no later one makes it durable
+    uint64_t submitted = 0;   // order of submission, over all devices
+    uint64_t order = 0;       // of completion
+    bool orphan = false;      // a failed flush covered it: no later one makes it durable
+    uint64_t late_since = 0;  // not 0: nobody has waited for it from that submission on
   };
 
   bool Sane(const char* what, uint64_t offset_bytes, std::span<const iovec> parts);
@@ -258,6 +274,8 @@ class SimDevice final : public Device {
   void Complete(uint64_t id, std::span<const iovec> from);
   void CompleteBadly(uint64_t id);
   void CompleteWithALie(uint64_t id);
+  void GiveUp(uint64_t id);
+  void LateOnesLand(Random& random);
   static void Outlive(std::deque<CachedWrite>& writes, const CachedWrite& newer);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
   void Covered(uint64_t upto_order, bool failed);
