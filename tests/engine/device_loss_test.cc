@@ -189,7 +189,6 @@ TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
   test_->Kill();
 }
 
-// No log chunk protects what is pending then: what a flush calls durable has parity on the SSDs.
 // All at once, as behind one cable. What a checkpoint was just writing is nowhere then, and must not
 // be what the others name.
 TEST_P(DeviceLoss, TooManyLostInACheckpointMayComeBack) {
@@ -214,6 +213,7 @@ TEST_P(DeviceLoss, TooManyLostInACheckpointMayComeBack) {
   EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
 }
 
+// No log chunk protects what is pending then: what a flush calls durable has parity on the SSDs.
 TEST_P(DeviceLoss, WithoutLogDevicesAFlushCommits) {
   Make();
   Fill();
