@@ -174,7 +174,7 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
   return open.device.get();
 }
 
-Task<Result<Device*>> Session::OpenDevice(std::string path) {
+Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looked_at) {
   Result<DeviceIdentity> identity = DeviceIdentity();
   Task<int> looking = helper_->Run([&] {
     identity = IdentifyDevice(path);
@@ -185,22 +185,21 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
   }
+  Status same = CheckIdentity(path, *identity, looked_at);
+  EPLOG_CO_TRY(same);
   static_cast<void>(LetGo());
-  if (Member* const open = Find(*identity)) {
+  if (Member* const open = Find(looked_at)) {
     co_return OpenAgain(*open, path);
   }
   Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
   Task<int> opening = helper_->Run([&] {
-    file = OpenFile(*loop_, path, options_);
+    file = OpenFile(*loop_, path, options_, looked_at);
     return 0;
   });
   static_cast<void>(co_await opening);
   EPLOG_CO_TRY(file);
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
-  }
-  if ((*file)->identity() != *identity) {
-    co_return Fail(ErrorCode::kBusy, path + " became another device while it was opened");
   }
   members_.opened.push_back(WrapFile(*loop_, std::move(*file), options_));
   Member& opened = members_.opened.back();

@@ -54,8 +54,9 @@ class Session {
   // What is at the path now, for somebody who may put it into the array. It lives until everybody
   // who opened it has closed it, the array does not hold it (any more), and nothing is in flight on
   // it: members that fail are closed too. The same device, by whatever path, is opened once.
-  // kInvalidArgument: it is part of the array. kBusy: others hold it, or it was a member and hangs.
-  Task<Result<Device*>> OpenDevice(std::string path);
+  // kInvalidArgument: it is part of the array. kBusy: others hold it, it was a member and hangs, or
+  // it is not the device that was looked at by this path before.
+  Task<Result<Device*>> OpenDevice(std::string path, DeviceIdentity looked_at);
   void CloseDevice(const Device& device);
   // Devices that are open, whether they are members or not.
   [[nodiscard]] size_t open_devices() const { return members_.opened.size(); }

@@ -89,8 +89,8 @@ Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   co_return status;
 }
 
-Task<Result<Device*>> FileSpareShelf::Take(std::string path) {
-  Task<Result<Device*>> opening = session_.OpenDevice(path);
+Task<Result<Device*>> FileSpareShelf::Take(std::string path, DeviceIdentity looked_at) {
+  Task<Result<Device*>> opening = session_.OpenDevice(path, looked_at);
   Result<Device*> opened = co_await opening;
   Drop(path);  // the same device has been opened once more
   if (opened.ok()) {
@@ -113,7 +113,7 @@ Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
   if (!roles.any()) {
     return Fail(ErrorCode::kInvalidArgument, TooSmall(g, device.name(), device.size_bytes()));
   }
-  return SpareDevice{&device, roles.ssd, roles.log};
+  return SpareDevice{.device = &device, .fits_ssd = roles.ssd, .fits_log = roles.log};
 }
 
 // Copy A and B, as generations 0 and 1.
@@ -141,22 +141,19 @@ Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
     Drop(path);
     co_return Fail(ErrorCode::kNotFound, found.what);
   }
-  Task<Result<Device*>> taking = Take(path);
+  Task<Result<Device*>> taking = Take(path, found.identity);
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
-  if (described.ok() && found.kind != SpareKind::kSpare) {
-    Task<Status> marking = Mark(**device);
-    Status marked = co_await marking;
-    EPLOG_CO_TRY(marked);
-  }
+  EPLOG_CO_TRY(described);
+  described->wiped = found.kind != SpareKind::kSpare;
   co_return described;
 }
 
-Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path) {
+Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity looked_at) {
   Status free = CheckNotListed(file_, path);
   EPLOG_CO_TRY(free);
-  Task<Result<Device*>> taking = Take(path);
+  Task<Result<Device*>> taking = Take(path, looked_at);
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
@@ -192,7 +189,7 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
   Status status = co_await unlisting;
   EPLOG_CO_TRY(status);
   if (found.kind == SpareKind::kSpare) {
-    Task<Result<Device*>> taking = Take(path);
+    Task<Result<Device*>> taking = Take(path, found.identity);
     Result<Device*> device = co_await taking;
     EPLOG_CO_TRY(device);
     Task<Status> wiping = WipeSuperblocks(**device);

@@ -13,8 +13,12 @@
 //   umount                            null; when everything is durable and the array's devices are
 //                                     let go; busy, and nothing changed, while files are open
 //
-//   spare-add      path                        null; what is there is overwritten
+//   replace        device, path, identity      null; what is there is overwritten
+//   spare-add      path, identity              null; what is there is overwritten
 //   spare-remove   path                        null; not found if it stepped in meanwhile
+//
+// Of `replace` and `spare-add`, `identity` ({"block","device","inode"}) says which device was
+// looked at by this path; busy, and nothing is written, if another is there by now.
 //
 // Changes of volumes are announced to the kernel before they are answered.
 #pragma once
@@ -37,9 +41,11 @@ class SpareKeeper;
 
 class DaemonVerbs {
  public:
-  // Opens what is to become a member of the array. Whoever provides this owns the device, for as
-  // long as the array holds it and until he is told that nobody here needs it any more.
-  using OpenDevice = std::function<Task<Result<Device*>>(std::string path)>;
+  // Opens what is to become a member of the array, if it is what was looked at. Whoever provides
+  // this owns the device, for as long as the array holds it and until he is told that nobody here
+  // needs it any more.
+  using OpenDevice =
+      std::function<Task<Result<Device*>>(std::string path, DeviceIdentity looked_at)>;
   using CloseDevice = std::function<void(Device& device)>;
   // Faults on a member, by its path; on all if it is empty.
   using Inject = std::function<Status(const std::string& path, const Injection& injection)>;

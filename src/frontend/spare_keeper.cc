@@ -109,9 +109,26 @@ Task<void> SpareKeeper::OpenMissing() {
     }
     Task<Result<SpareDevice>> opening = shelf_.Open(spares_[i].path);
     Result<SpareDevice> opened = co_await opening;
-    spares_[i].why = opened.ok() ? "" : opened.error().ToString();
-    spares_[i].open = opened.ok() ? *opened : SpareDevice{};
+    Task<Status> accepting = Accept(spares_[i].path, std::move(opened));
+    const Status accepted = co_await accepting;
+    static_cast<void>(accepted);  // it is missing, and says why
   }
+}
+
+// What was found at the path, for use from now on.
+Task<Status> SpareKeeper::Accept(std::string path, Result<SpareDevice> opened) {
+  Status usable = opened.ok() ? OkStatus() : Status(Fail(opened.error()));
+  if (opened.ok() && opened->wiped) {
+    Task<Status> marking = shelf_.PutBack(path);
+    usable = co_await marking;
+    if (!usable.ok()) {
+      shelf_.Close(path);
+    }
+  }
+  Spare& spare = *Find(path);
+  spare.open = usable.ok() ? *opened : SpareDevice{};
+  spare.why = usable.ok() ? "" : usable.error().ToString();
+  co_return usable;
 }
 
 // ----------------------------------------------------------------------------------- stepping in
@@ -152,7 +169,7 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
       co_return;
     }
     Error why;
-    Task<Outcome> stepping = StepIn(device, path, why);
+    Task<Outcome> stepping = StepIn(device, path, nullptr, why);
     if (co_await stepping != Outcome::kTryAnother) {
       co_return;
     }
@@ -160,23 +177,26 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
 }
 
 // Another device may be at its path since it was opened, or none: what went to the one that is open
-// would not be found there at the next opening.
-Task<Status> SpareKeeper::LookAgain(std::string path) {
+// would not be found there at the next opening. `only`: no other is to be used; may be null.
+Task<Status> SpareKeeper::LookAgain(std::string path, const Device* only) {
   Task<Result<SpareDevice>> opening = shelf_.Open(path);
-  const Result<SpareDevice> opened = co_await opening;
-  Spare& spare = *Find(path);
-  spare.open = opened.ok() ? *opened : SpareDevice{};
-  spare.why = opened.ok() ? "" : opened.error().ToString();
-  if (!opened.ok()) {
-    Error error = opened.error();
-    co_return Fail(std::move(error));
+  Result<SpareDevice> opened = co_await opening;
+  const bool another = opened.ok() && only != nullptr && opened->device != only;
+  Task<Status> accepting = Accept(path, std::move(opened));
+  Status accepted = co_await accepting;
+  EPLOG_CO_TRY(accepted);
+  if (another) {
+    co_return Fail(ErrorCode::kBusy, path +
+                                         " is not the device that was looked at: another spare "
+                                         "has taken its place");
   }
   co_return OkStatus();
 }
 
-Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path, Error& why) {
+Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path,
+                                               const Device* only, Error& why) {
   const std::string name = array_.GetStatus().devices[device].name;
-  Task<Status> looking = LookAgain(path);
+  Task<Status> looking = LookAgain(path, only);
   const Status there = co_await looking;
   if (!there.ok()) {
     why = there.error();
@@ -245,7 +265,7 @@ Status SpareKeeper::CheckNoMember(const std::string& path) const {
   return OkStatus();
 }
 
-Task<Status> SpareKeeper::Add(std::string path) {
+Task<Status> SpareKeeper::Add(std::string path, DeviceIdentity looked_at) {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
@@ -253,7 +273,7 @@ Task<Status> SpareKeeper::Add(std::string path) {
   if (const Spare* known = Find(path); known != nullptr && known->open.device != nullptr) {
     co_return Fail(ErrorCode::kExists, path + " is a spare already");
   }
-  Task<Result<SpareDevice>> adding = shelf_.Add(path);
+  Task<Result<SpareDevice>> adding = shelf_.Add(path, looked_at);
   const Result<SpareDevice> added = co_await adding;
   EPLOG_CO_TRY(added);
   std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
@@ -282,20 +302,21 @@ std::string SpareKeeper::PathOf(const Device& device) const {
   return spare == spares_.end() ? std::string() : spare->path;
 }
 
-Task<Status> SpareKeeper::Use(uint32_t device, std::string path) {
+Task<Status> SpareKeeper::Replace(uint32_t device, Device& replacement) {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
+  const std::string path = PathOf(replacement);
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
-  const Spare* const spare = Find(path);
-  if (spare == nullptr || spare->open.device == nullptr) {
-    co_return Fail(ErrorCode::kBusy, path + " has stepped in for another device meanwhile");
+  if (path.empty()) {
+    Task<Status> replacing = array_.ReplaceDevice(device, replacement);
+    co_return co_await replacing;
   }
   if (device >= array_.GetStatus().devices.size()) {
     co_return Fail(ErrorCode::kInvalidArgument, "no such device");
   }
   Error why;
-  Task<Outcome> stepping = StepIn(device, path, why);
+  Task<Outcome> stepping = StepIn(device, path, &replacement, why);
   if (co_await stepping != Outcome::kSteppedIn) {
     co_return Fail(std::move(why));
   }

@@ -110,8 +110,17 @@ class Sessions : public testing::Test {
     };
     EXPECT_TRUE(session_->Run(sleeping(session_->loop())).ok());
   }
+  static DeviceIdentity Identity(const std::filesystem::path& path) {
+    const auto identity = IdentifyDevice(path);
+    EXPECT_TRUE(identity.ok());
+    return identity.value_or(DeviceIdentity());
+  }
+  // What is there now is what was looked at.
+  Result<Device*> OpenDevice(const std::filesystem::path& path) {
+    return session_->Run(session_->OpenDevice(path.string(), Identity(path)));
+  }
   Status Replace(uint32_t device, const std::filesystem::path& path) {
-    auto opened = session_->Run(session_->OpenDevice(path.string()));
+    auto opened = OpenDevice(path);
     if (!opened.ok()) {
       return Fail(std::move(opened).error());
     }
@@ -182,6 +191,33 @@ TEST_F(Sessions, MembersThatAreOutAreClosed) {
   Close();
 }
 
+// Whatever took the name of what was looked at, even a spare that is open already, is somebody's.
+TEST_F(Sessions, OnlyWhatWasLookedAtIsOpened) {
+  Open();
+  dir_.WriteSparse("new", kSsdBytes);
+  dir_.WriteSparse("precious", kSsdBytes);
+  const DeviceIdentity looked_at = Identity(At("new"));
+  const auto opened = OpenDevice(At("precious"));
+  ASSERT_TRUE(opened.ok());
+  std::filesystem::rename(At("new"), At("away"));
+  std::filesystem::rename(At("precious"), At("new"));
+  for (int round = 0; round < 2; ++round) {  // while it is open, and when it is not
+    const auto refused = session_->Run(session_->OpenDevice(At("new").string(), looked_at));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+    EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+    EXPECT_EQ(session_->open_devices(), round == 0 ? 5U : 4U);
+    if (round == 0) {
+      session_->CloseDevice(**opened);
+      Turn();
+    }
+  }
+  std::filesystem::rename(At("new"), At("precious"));
+  std::filesystem::rename(At("away"), At("new"));
+  EXPECT_TRUE(session_->Run(session_->OpenDevice(At("new").string(), looked_at)).ok());
+  Close();
+}
+
 // Its lock too: whoever takes a failed device out may use it for something else at once.
 TEST_F(Sessions, FailedMemberIsUnlocked) {
   Open();
@@ -205,7 +241,7 @@ TEST_F(Sessions, MemberIsKnownByEveryPath) {
   std::filesystem::create_symlink("ssd1", At("link"));
   std::filesystem::create_hard_link(At("ssd1"), At("hard"));
   for (const char* name : {"ssd1", "link", "hard"}) {
-    const auto opened = session_->Run(session_->OpenDevice(At(name).string()));
+    const auto opened = OpenDevice(At(name));
     ASSERT_FALSE(opened.ok()) << name;
     EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(opened.error().message.find("in use"), std::string::npos) << opened.error().message;
@@ -226,7 +262,7 @@ TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
   Turn();
   EXPECT_EQ(StateOf(1), DeviceState::kFailed);
   EXPECT_EQ(session_->open_devices(), 4U);
-  const auto again = session_->Run(session_->OpenDevice(At("ssd1").string()));
+  const auto again = OpenDevice(At("ssd1"));
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.error().message.find("did not answer"), std::string::npos);
   // Another device may have its path by now.
@@ -400,7 +436,7 @@ TEST_F(SpareShelves, NoSpareWhereAMemberIsListed) {
   dir_.WriteSparse("ssd0", kSsdBytes);
   {
     FileSpareShelf shelf = Shelf();
-    const auto added = session_->Run(shelf.Add(At("ssd0").string()));
+    const auto added = session_->Run(shelf.Add(At("ssd0").string(), Identity(At("ssd0"))));
     ASSERT_FALSE(added.ok());
     EXPECT_EQ(added.error().code, ErrorCode::kExists);
     EXPECT_NE(added.error().message.find("eplog replace"), std::string::npos);
@@ -416,7 +452,7 @@ TEST_F(SpareShelves, OpenedAgainItIsWhatIsThereNow) {
   {
     FileSpareShelf shelf = Shelf();
     const std::string path = At("spare").string();
-    const auto added = session_->Run(shelf.Add(path));
+    const auto added = session_->Run(shelf.Add(path, Identity(path)));
     ASSERT_TRUE(added.ok());
     const auto same = session_->Run(shelf.Open(path));
     ASSERT_TRUE(same.ok());
@@ -432,6 +468,47 @@ TEST_F(SpareShelves, OpenedAgainItIsWhatIsThereNow) {
     ASSERT_TRUE(session_->Run(shelf.Remove(path)).ok());
     Turn();
     EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, OnlyWhatWasLookedAtIsMadeASpare) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  dir_.WriteSparse("precious", kSsdBytes);
+  {
+    FileSpareShelf shelf = Shelf();
+    const DeviceIdentity looked_at = Identity(At("spare"));
+    std::filesystem::rename(At("spare"), At("away"));
+    std::filesystem::rename(At("precious"), At("spare"));
+    const auto refused = session_->Run(shelf.Add(At("spare").string(), looked_at));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+    EXPECT_TRUE(shelf.Listed().empty());
+  }
+  EXPECT_EQ(BytesOnDisk(At("spare")), 0U) << "a refusal wrote";
+  Turn();
+  EXPECT_EQ(session_->open_devices(), 4U);
+  Close();
+}
+
+// What is only looked at is not written to, whatever becomes of it.
+TEST_F(SpareShelves, BlankSpareIsMarkedWhenItIsPutBack) {
+  file_.spares = {"blank"};
+  dir_.WriteSparse("blank", kSsdBytes);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    const std::string path = At("blank").string();
+    const auto opened = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(opened.ok());
+    EXPECT_TRUE(opened->wiped);
+    EXPECT_EQ(BytesOnDisk(path), 0U);
+    ASSERT_TRUE(session_->Run(shelf.PutBack(path)).ok());
+    EXPECT_TRUE(IsSpareOf(file_, path));
+    const auto again = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(again.ok());
+    EXPECT_FALSE(again->wiped);
   }
   Close();
 }
@@ -470,6 +547,17 @@ TEST_F(Sessions, FileThatWasMadeForNothingIsRemoved) {
     MadeFile made(At("new"));
     ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
     made.Keep();
+  }
+  EXPECT_TRUE(std::filesystem::exists(At("new")));
+}
+
+TEST_F(Sessions, WhatTookTheNameOfAMadeFileIsNotRemoved) {
+  dir_.Write("precious", "something");
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    EXPECT_EQ(made.probed().identity == Identity(At("new")), true);
+    std::filesystem::rename(At("precious"), At("new"));
   }
   EXPECT_TRUE(std::filesystem::exists(At("new")));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,9 @@ class FakeShelf final : public SpareShelf {
   std::vector<std::pair<std::string, std::string>> joined;
   std::vector<std::string> put_back;
   std::vector<std::string> closed;
+  std::set<std::string> wiped;  // those that do not say that they are spares
   Status write_result;
+  Status mark_result;
 
   Device* Put(const std::string& path, uint64_t size_bytes) {
     auto& device = devices[path];
@@ -46,16 +49,23 @@ class FakeShelf final : public SpareShelf {
       co_return Fail(ErrorCode::kNotFound, "there is no " + path);
     }
     const uint64_t size = found->second->size_bytes();
-    co_return SpareDevice{found->second.get(), size >= kSsdBytes, size >= kLogBytes};
+    co_return SpareDevice{found->second.get(), size >= kSsdBytes, size >= kLogBytes,
+                          wiped.contains(path)};
   }
-  Task<Result<SpareDevice>> Add(std::string path) override {
+  Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity looked_at) override {
+    const auto found = devices.find(path);
+    if (found != devices.end() && found->second->identity() != looked_at) {
+      co_return Fail(ErrorCode::kBusy, path + " is not the device that was looked at");
+    }
     listed.push_back(path);
-    return Open(std::move(path));
+    Task<Result<SpareDevice>> opening = Open(std::move(path));
+    co_return co_await opening;
   }
   void Close(const std::string& path) override { closed.push_back(path); }
   Task<Status> PutBack(std::string path) override {
+    wiped.erase(path);
     put_back.push_back(std::move(path));
-    co_return OkStatus();
+    co_return mark_result;
   }
   Task<Status> Remove(std::string path) override {
     co_await loop_.Yield();
@@ -135,6 +145,12 @@ class SpareKeeperTest : public testing::Test {
       return spare.path == path && spare.state == DeviceState::kOk;
     });
   }
+  Status Add(const std::string& path) {
+    const auto there = shelf_.devices.find(path);
+    return test::Await(
+        loop_, keeper_.Add(path, there == shelf_.devices.end() ? DeviceIdentity()
+                                                               : there->second->identity()));
+  }
   void List(const std::string& path, uint64_t size_bytes) {
     shelf_.Put(path, size_bytes);
     shelf_.listed.push_back(path);
@@ -211,7 +227,7 @@ TEST_F(SpareKeeperTest, MissingSpareIsToldOnceForEachLoss) {
   EXPECT_TRUE(replaced_.empty()) << "a log device's size is no use for an SSD";
   EXPECT_EQ(Told(), "no_spare:ssd2");
   shelf_.Put("/new", kSsdBytes);
-  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/new")).ok());
+  ASSERT_TRUE(Add("/new").ok());
   Settle();
   EXPECT_EQ(replaced_, (Pairs{{2, "/new"}})) << "an added one steps in at once";
   shelf_.listed.clear();
@@ -351,15 +367,15 @@ TEST_F(SpareKeeperTest, ListThatCannotBeWrittenStopsNothing) {
   const Status removed = test::Await(loop_, keeper_.Remove("/a"));
   ASSERT_FALSE(removed.ok());
   EXPECT_EQ(removed.error().code, ErrorCode::kExists);
-  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/a")).ok());
+  EXPECT_FALSE(Add("/a").ok());
 }
 
 TEST_F(SpareKeeperTest, AddedAndRemoved) {
   Start();
   shelf_.Put("/a", kSsdBytes);
-  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/a")).ok());
+  ASSERT_TRUE(Add("/a").ok());
   EXPECT_TRUE(Has("/a"));
-  const Status again = test::Await(loop_, keeper_.Add("/a"));
+  const Status again = Add("/a");
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kExists);
   ASSERT_TRUE(test::Await(loop_, keeper_.Remove("/a")).ok());
@@ -387,12 +403,61 @@ TEST_F(SpareKeeperTest, ChosenByHand) {
   List("/a", kSsdBytes);
   List("/b", kSsdBytes);
   Start();
-  EXPECT_FALSE(test::Await(loop_, keeper_.Use(99, "/b")).ok());
-  EXPECT_FALSE(test::Await(loop_, keeper_.Use(0, "/none")).ok());
+  Device& b = *shelf_.devices["/b"];
+  EXPECT_FALSE(test::Await(loop_, keeper_.Replace(99, b)).ok());
   array_.devices[0].state = DeviceState::kFailed;
-  ASSERT_TRUE(test::Await(loop_, keeper_.Use(0, "/b")).ok());
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, b)).ok());
   EXPECT_EQ(replaced_, (Pairs{{0, "/b"}}));
   EXPECT_FALSE(Has("/b"));
+}
+
+TEST_F(SpareKeeperTest, ChosenByHandThatIsNoSpare) {
+  List("/a", kSsdBytes);
+  Start();
+  MemoryDevice none("/none", kSsdBytes);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, none)).ok());
+  EXPECT_EQ(replaced_, (Pairs{{0, "/none"}}));
+  EXPECT_TRUE(shelf_.joined.empty());
+  EXPECT_TRUE(Has("/a"));
+}
+
+// The chosen spare was looked at, and another has its path when it is to step in.
+TEST_F(SpareKeeperTest, ChosenByHandIsWhatWasLookedAt) {
+  List("/a", kSsdBytes);
+  Start();
+  const auto chosen = std::move(shelf_.devices["/a"]);
+  const Device* const now = shelf_.Put("/a", kSsdBytes);
+  array_.devices[0].state = DeviceState::kFailed;
+  const Status refused = test::Await(loop_, keeper_.Replace(0, *chosen));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_EQ(keeper_.PathOf(*now), "/a") << "a spare all the same";
+}
+
+TEST_F(SpareKeeperTest, WipedSpareIsMadeOneAgain) {
+  List("/a", kSsdBytes);
+  List("/b", kSsdBytes);
+  shelf_.wiped = {"/a"};
+  Start();
+  EXPECT_EQ(shelf_.put_back, std::vector<std::string>{"/a"});
+  EXPECT_TRUE(Has("/a"));
+  shelf_.wiped = {"/a"};
+  Lose(0);
+  Settle();
+  EXPECT_EQ(shelf_.put_back, (std::vector<std::string>{"/a", "/a"}));
+  EXPECT_EQ(replaced_, (Pairs{{0, "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, WipedSpareThatTakesNoWriteIsMissingAndClosed) {
+  List("/a", kSsdBytes);
+  shelf_.wiped = {"/a"};
+  shelf_.mark_result = Fail(ErrorCode::kIo, "/a: write failed");
+  Start();
+  ASSERT_EQ(keeper_.List().size(), 1U);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kMissing);
+  EXPECT_EQ(keeper_.List().front().failed_because, "/a: write failed");
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
 }
 
 TEST_F(SpareKeeperTest, NothingStepsInAfterStop) {
@@ -402,7 +467,7 @@ TEST_F(SpareKeeperTest, NothingStepsInAfterStop) {
   Lose(0);
   Settle();
   EXPECT_TRUE(replaced_.empty());
-  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/b")).ok());
+  EXPECT_FALSE(Add("/b").ok());
 }
 
 TEST_F(SpareKeeperTest, StopWaitsForOneThatIsSteppingIn) {
