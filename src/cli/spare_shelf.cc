@@ -145,8 +145,11 @@ Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
-  EPLOG_CO_TRY(described);
-  described->wiped = found.kind != SpareKind::kSpare;
+  if (described.ok()) {
+    described->wiped = found.kind != SpareKind::kSpare;
+  } else {
+    Drop(path);
+  }
   co_return described;
 }
 
@@ -156,10 +159,19 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity l
   Task<Result<Device*>> taking = Take(path, looked_at);
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
-  Result<SpareDevice> described = Describe(**device);
+  Task<Result<SpareDevice>> making = MakeSpare(path, **device);
+  Result<SpareDevice> made = co_await making;
+  if (!made.ok()) {
+    Drop(path);
+  }
+  co_return made;
+}
+
+Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& device) {
+  Result<SpareDevice> described = Describe(device);
   EPLOG_CO_TRY(described);
   // First the superblocks: a device that bears them and is not listed does no harm.
-  Task<Status> marking = Mark(**device);
+  Task<Status> marking = Mark(device);
   Status status = co_await marking;
   EPLOG_CO_TRY(status);
   Task<Status> listing = Change([&](ArrayFile& file) { file.AddSpare(path); });
@@ -182,6 +194,7 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
   Task<SpareFound> identifying = Identify(path);
   const SpareFound found = co_await identifying;
   if (!file_.ListsSpare(path) && found.kind != SpareKind::kSpare) {
+    Drop(path);
     co_return Fail(ErrorCode::kNotFound, path + " is no spare of '" + file_.name + "'");
   }
   // First the line: blank and listed it would become a spare again.
@@ -194,10 +207,9 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
     EPLOG_CO_TRY(device);
     Task<Status> wiping = WipeSuperblocks(**device);
     status = co_await wiping;
-    EPLOG_CO_TRY(status);
   }
   Drop(path);
-  co_return OkStatus();
+  co_return status;
 }
 
 Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {

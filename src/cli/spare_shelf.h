@@ -41,6 +41,7 @@ class FileSpareShelf final : public SpareShelf {
   // not that, is closed.
   Task<Result<Device*>> Take(std::string path, DeviceIdentity looked_at);
   void Drop(const std::string& path);
+  Task<Result<SpareDevice>> MakeSpare(std::string path, Device& device);
   Task<Status> Change(std::function<void(ArrayFile&)> change);
   Task<Status> Mark(Device& device);
   [[nodiscard]] Result<SpareDevice> Describe(Device& device) const;

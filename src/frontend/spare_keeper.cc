@@ -221,12 +221,12 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   if (why.code == ErrorCode::kInvalidArgument) {
     co_return Outcome::kLater;  // refused, the spare untouched; who is before us wakes us
   }
-  Spare& spare = *Find(path);
   if (why.code == ErrorCode::kBusy) {  // somebody else was quicker
     Task<Status> back = shelf_.PutBack(path);
     const Status status = co_await back;
-    spare.failed = !status.ok();
-    spare.why = status.ok() ? "" : status.error().ToString();
+    if (!status.ok()) {
+      GiveUp(path, status.error());
+    }
     co_return Outcome::kLater;
   }
   if (!MayFill(device)) {
@@ -237,7 +237,7 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   }
   GiveUp(path, why);
   Tell(EventKind::kSpareFailed, name,
-       "the spare " + path + " failed when it was to step in for " + name + ": " + spare.why);
+       "the spare " + path + " failed when it was to step in for " + name + ": " + why.ToString());
   co_return Outcome::kTryAnother;
 }
 
@@ -290,9 +290,11 @@ Task<Status> SpareKeeper::Remove(std::string path) {
   EPLOG_CO_TRY(refused);
   Task<Status> removing = shelf_.Remove(path);
   Status removed = co_await removing;
-  EPLOG_CO_TRY(removed);
-  std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
-  co_return OkStatus();
+  const std::vector<std::string> listed = shelf_.Listed();
+  if (std::find(listed.begin(), listed.end(), path) == listed.end()) {  // also if it was not wiped
+    std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
+  }
+  co_return removed;
 }
 
 std::string SpareKeeper::PathOf(const Device& device) const {

@@ -53,13 +53,14 @@ class SpareShelf {
   // path. An error says why it cannot be used; what was open is closed.
   virtual Task<Result<SpareDevice>> Open(std::string path) = 0;
   // Makes the device that was looked at a spare, whatever it holds, and lists it. Durable on
-  // return. kBusy: it is another that is at the path.
+  // return. kBusy: it is another that is at the path. After an error it is closed.
   virtual Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity looked_at) = 0;
   // It is not used any more, and stays listed.
   virtual void Close(const std::string& path) = 0;
   // Makes what is open a spare again after it was wiped for nothing.
   virtual Task<Status> PutBack(std::string path) = 0;
-  // Takes it from the list and wipes what makes it a spare. kNotFound: it is none.
+  // Takes it from the list and wipes what makes it a spare. kNotFound: it is none. Once it is not
+  // listed any more it is closed, also after an error.
   virtual Task<Status> Remove(std::string path) = 0;
   // Writes down that this member is at `path` from now on.
   virtual Task<Status> Joined(std::string member, std::string path) = 0;

@@ -492,6 +492,62 @@ TEST_F(SpareShelves, OnlyWhatWasLookedAtIsMadeASpare) {
   Close();
 }
 
+TEST_F(SpareShelves, SpareThatIsTooSmallIsClosed) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  const std::string path = At("spare").string();
+  {
+    FileSpareShelf shelf = Shelf();
+    ASSERT_TRUE(session_->Run(shelf.Add(path, Identity(path))).ok());
+  }
+  Close();
+  std::filesystem::resize_file(path, uint64_t{1} << 20);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    const auto opened = session_->Run(shelf.Open(path));
+    ASSERT_FALSE(opened.ok());
+    EXPECT_NE(opened.error().message.find("too small"), std::string::npos);
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, SpareThatCannotBeListedIsClosed) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  dir_.Write("array.toml", "no array");
+  {
+    FileSpareShelf shelf = Shelf();
+    const std::string path = At("spare").string();
+    ASSERT_FALSE(session_->Run(shelf.Add(path, Identity(path))).ok());
+    EXPECT_TRUE(IsSpareOf(file_, path)) << "it was taken, and marked";
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+// It is not listed any more then: nobody would close it.
+TEST_F(SpareShelves, SpareThatCannotBeWipedIsClosedWhenItIsRemoved) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  const std::string path = At("spare").string();
+  {
+    FileSpareShelf shelf = Shelf();
+    ASSERT_TRUE(session_->Run(shelf.Add(path, Identity(path))).ok());
+    std::filesystem::resize_file(path, uint64_t{1} << 20);
+    const Status removed = session_->Run(shelf.Remove(path));
+    ASSERT_FALSE(removed.ok());
+    EXPECT_NE(removed.error().message.find("shorter"), std::string::npos);
+    EXPECT_TRUE(shelf.Listed().empty());
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
 // What is only looked at is not written to, whatever becomes of it.
 TEST_F(SpareShelves, BlankSpareIsMarkedWhenItIsPutBack) {
   file_.spares = {"blank"};

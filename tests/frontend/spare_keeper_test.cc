@@ -34,6 +34,8 @@ class FakeShelf final : public SpareShelf {
   std::set<std::string> wiped;  // those that do not say that they are spares
   Status write_result;
   Status mark_result;
+  Status unlist_result;
+  Status wipe_result;  // when it is not listed any more
 
   Device* Put(const std::string& path, uint64_t size_bytes) {
     auto& device = devices[path];
@@ -69,10 +71,13 @@ class FakeShelf final : public SpareShelf {
   }
   Task<Status> Remove(std::string path) override {
     co_await loop_.Yield();
+    if (!unlist_result.ok()) {
+      co_return unlist_result;
+    }
     if (std::erase(listed, path) == 0) {
       co_return Fail(ErrorCode::kNotFound, path + " is no spare");
     }
-    co_return OkStatus();
+    co_return wipe_result;
   }
   Task<Status> Joined(std::string member, std::string path) override {
     co_await loop_.Yield();
@@ -275,6 +280,19 @@ TEST_F(SpareKeeperTest, SomebodyElseWasQuicker) {
   EXPECT_EQ(replaced_, (Pairs{{1, "/a"}}));
 }
 
+TEST_F(SpareKeeperTest, SpareThatCannotBePutBackIsClosed) {
+  List("/a", kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kBusy, "ssd4 has been replaced by somebody else");
+  shelf_.mark_result = Fail(ErrorCode::kIo, "/a: write failed");
+  Lose(4);
+  Settle();
+  EXPECT_EQ(shelf_.put_back, std::vector<std::string>{"/a"});
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kFailed);
+  EXPECT_EQ(keeper_.List().front().failed_because, "/a: write failed");
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
+}
+
 TEST_F(SpareKeeperTest, RefusedReplacementIsTriedWhenTheOtherIsIn) {
   List("/a", kSsdBytes);
   Start();
@@ -384,6 +402,25 @@ TEST_F(SpareKeeperTest, AddedAndRemoved) {
   Lose(0);
   Settle();
   EXPECT_TRUE(replaced_.empty());
+}
+
+TEST_F(SpareKeeperTest, SpareThatCannotBeTakenFromTheListIsOneStill) {
+  List("/a", kSsdBytes);
+  Start();
+  shelf_.unlist_result = Fail(ErrorCode::kNoSpace, "array.toml: no space");
+  EXPECT_FALSE(test::Await(loop_, keeper_.Remove("/a")).ok());
+  EXPECT_TRUE(Has("/a"));
+}
+
+// The shelf has closed it.
+TEST_F(SpareKeeperTest, SpareThatWasTakenFromTheListAndNotWipedIsNone) {
+  List("/a", kSsdBytes);
+  Start();
+  shelf_.wipe_result = Fail(ErrorCode::kIo, "/a: write failed");
+  const Status removed = test::Await(loop_, keeper_.Remove("/a"));
+  ASSERT_FALSE(removed.ok());
+  EXPECT_EQ(removed.error().message, "/a: write failed");
+  EXPECT_TRUE(keeper_.List().empty());
 }
 
 TEST_F(SpareKeeperTest, RemovingWaitsForOneThatIsSteppingIn) {
