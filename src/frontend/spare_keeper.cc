@@ -47,6 +47,8 @@ Task<void> SpareKeeper::Stop() {
   while (running_) {
     co_await wake_.Wait();
   }
+  Task<void> opened = openings_.Wait();
+  co_await opened;
   // Verbs that were on their way.
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
@@ -62,6 +64,7 @@ void SpareKeeper::Notice(const ArrayEvent& event) {
     case EventKind::kDeviceFailed:
     case EventKind::kLogDeviceLost:
     case EventKind::kRebuildStarted:  // another may be taken in now
+      look_again_ = true;
       Wake();
       break;
     default:
@@ -74,10 +77,11 @@ Task<void> SpareKeeper::LookAround() {
   const AsyncMutex::Guard guard = co_await locking;
   Task<void> settling = Settle();
   co_await settling;
-  Task<void> opening = OpenMissing();
-  co_await opening;
+  if (std::exchange(look_again_, false)) {
+    OpenMissing();
+  }
   had_any_ = had_any_ || !spares_.empty();
-  looked_ = true;
+  looked_ = looked_ || opening_.empty();
   wake_.NotifyAll();
   const size_t devices = array_.GetStatus().devices.size();
   for (uint32_t i = 0; i < devices && !stopping_; ++i) {
@@ -102,16 +106,45 @@ Task<void> SpareKeeper::Settle() {
   }
 }
 
-Task<void> SpareKeeper::OpenMissing() {
-  for (size_t i = 0; i < spares_.size() && !stopping_; ++i) {
-    if (spares_[i].open.device != nullptr || spares_[i].failed) {
-      continue;
+// Beside all else: one that hangs delays none that is well.
+void SpareKeeper::OpenMissing() {
+  for (const Spare& spare : spares_) {
+    if (spare.open.device == nullptr && !spare.failed && opening_.insert(spare.path).second) {
+      openings_.Add();
+      loop_.Spawn(Open(spare.path));
     }
-    Task<Result<SpareDevice>> opening = shelf_.Open(spares_[i].path);
-    Result<SpareDevice> opened = co_await opening;
-    Task<Status> accepting = Accept(spares_[i].path, std::move(opened));
+  }
+}
+
+Task<void> SpareKeeper::Open(std::string path) {
+  Task<Result<SpareDevice>> opening = shelf_.Open(path);
+  Result<SpareDevice> opened = co_await opening;
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  // It may have become a member meanwhile, by hand.
+  const bool member = opened.ok() && array_.Holds(*opened->device);
+  if (stopping_ || member || Find(path) == nullptr) {
+    shelf_.Close(path);
+  } else {
+    Task<Status> accepting = Accept(path, std::move(opened));
     const Status accepted = co_await accepting;
     static_cast<void>(accepted);  // it is missing, and says why
+  }
+  opening_.erase(path);
+  Wake();
+  openings_.Done();
+}
+
+// When nothing else happens to spares, and this one is not being opened.
+Task<AsyncMutex::Guard> SpareKeeper::TurnOf(std::string path) {
+  while (true) {
+    Task<AsyncMutex::Guard> locking = turn_.Lock();
+    AsyncMutex::Guard guard = co_await locking;
+    if (!opening_.contains(path)) {
+      co_return guard;
+    }
+    guard.Release();
+    co_await wake_.Wait();
   }
 }
 
@@ -162,7 +195,7 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
   while (MayFill(device)) {
     const std::string path = PickFor(lost.role);
     if (path.empty()) {
-      if (had_any_ && unfilled_.insert(lost.name).second) {
+      if (had_any_ && opening_.empty() && unfilled_.insert(lost.name).second) {
         Tell(EventKind::kNoSpare, lost.name,
              "no spare is left that fits " + lost.name + ": replace it, or add one");
       }
@@ -266,7 +299,7 @@ Status SpareKeeper::CheckNoMember(const std::string& path) const {
 }
 
 Task<Status> SpareKeeper::Add(std::string path, DeviceIdentity looked_at) {
-  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  Task<AsyncMutex::Guard> locking = TurnOf(path);
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
@@ -279,12 +312,13 @@ Task<Status> SpareKeeper::Add(std::string path, DeviceIdentity looked_at) {
   std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
   spares_.push_back({path, *added, false, ""});
   had_any_ = true;
+  look_again_ = true;
   Wake();
   co_return OkStatus();
 }
 
 Task<Status> SpareKeeper::Remove(std::string path) {
-  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  Task<AsyncMutex::Guard> locking = TurnOf(path);
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);

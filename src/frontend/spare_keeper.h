@@ -78,7 +78,8 @@ class SpareKeeper {
         shelf_(shelf),
         tell_(std::move(tell)),
         wake_(loop),
-        turn_(loop) {}
+        turn_(loop),
+        openings_(loop) {}
 
   // Until Stop.
   Task<void> Run();
@@ -113,7 +114,9 @@ class SpareKeeper {
 
   Task<void> LookAround();
   Task<void> Settle();
-  Task<void> OpenMissing();
+  void OpenMissing();
+  Task<void> Open(std::string path);
+  Task<AsyncMutex::Guard> TurnOf(std::string path);
   Task<void> Fill(uint32_t device);
   Task<Outcome> StepIn(uint32_t device, std::string path, const Device* only, Error& why);
   Task<Status> LookAgain(std::string path, const Device* only);
@@ -131,11 +134,14 @@ class SpareKeeper {
   SpareShelf& shelf_;
   EventSink tell_;
   Event wake_;
-  AsyncMutex turn_;  // one change of the spares at a time
+  AsyncMutex turn_;  // one change of the spares at a time; nobody who has it waits for an opening_
   std::vector<Spare> spares_;
+  std::set<std::string> opening_;  // paths that are just being looked at, beside all else
+  WaitGroup openings_;
   bool had_any_ = false;            // in this life
   std::set<std::string> unfilled_;  // members for which none was left, as told
   bool looked_ = false;
+  bool look_again_ = true;  // at what is missing: something has happened since
   bool woken_ = false;
   bool running_ = false;
   bool stopping_ = false;

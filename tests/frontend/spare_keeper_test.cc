@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,6 +33,8 @@ class FakeShelf final : public SpareShelf {
   std::vector<std::string> put_back;
   std::vector<std::string> closed;
   std::set<std::string> wiped;  // those that do not say that they are spares
+  std::set<std::string> hangs;  // those that cannot be opened, and of which nobody says so
+  std::map<std::string, int> looks;
   Status write_result;
   Status mark_result;
   Status unlist_result;
@@ -45,7 +48,11 @@ class FakeShelf final : public SpareShelf {
 
   [[nodiscard]] std::vector<std::string> Listed() const override { return listed; }
   Task<Result<SpareDevice>> Open(std::string path) override {
+    ++looks[path];
     co_await loop_.Yield();
+    while (hangs.contains(path)) {
+      co_await loop_.Sleep(1000);
+    }
     const auto found = devices.find(path);
     if (found == devices.end()) {
       co_return Fail(ErrorCode::kNotFound, "there is no " + path);
@@ -105,7 +112,10 @@ class SpareKeeperTest : public testing::Test {
       return Replace(device, replacement);
     };
   }
-  ~SpareKeeperTest() override { test::Await(loop_, keeper_.Stop()); }
+  ~SpareKeeperTest() override {
+    shelf_.hangs.clear();
+    test::Await(loop_, keeper_.Stop());
+  }
 
   Task<Status> Replace(uint32_t device, Device& replacement) {
     co_await loop_.Sleep(1000);
@@ -132,6 +142,10 @@ class SpareKeeperTest : public testing::Test {
     keeper_.Notice(event);
   }
   Task<void> Turn() { co_await loop_.Sleep(100'000); }
+  // A verb, beside all else; its end is noted.
+  static Task<void> Note(Task<Status> verb, std::optional<Status>* ended) {
+    *ended = co_await verb;
+  }
   void Settle() { test::Await(loop_, Turn()); }
   void Start() {
     loop_.Spawn(keeper_.Run());
@@ -332,6 +346,78 @@ TEST_F(SpareKeeperTest, MissingSpareIsUsedOnceItIsThere) {
   EXPECT_EQ(replaced_, (Pairs{{0, "/late"}}));
 }
 
+TEST_F(SpareKeeperTest, SpareThatHangsDelaysNoOther) {
+  List("/hangs", kSsdBytes);
+  List("/well", 2 * kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  array_.devices[0].state = DeviceState::kMissing;
+  Start();
+  ASSERT_EQ(replaced_, (Pairs{{0, "/well"}}));
+  EXPECT_EQ(keeper_.List().front().failed_because, "not looked at yet");
+  // Nor does it delay one that is added while it is being opened.
+  shelf_.Put("/new", kSsdBytes);
+  Lose(1);
+  Settle();
+  EXPECT_EQ(Told(), "spare_joined:ssd0") << "it may be well, and fit";
+  ASSERT_TRUE(Add("/new").ok());
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/well"}, {1, "/new"}}));
+  Lose(2);
+  Settle();
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/well"}, {1, "/new"}, {2, "/hangs"}})) << "when it is open";
+  EXPECT_EQ(shelf_.looks["/hangs"], 2) << "when it was listed, and before it stepped in";
+}
+
+TEST_F(SpareKeeperTest, NoneIsLeftWhenTheLastThatHungIsNotThere) {
+  shelf_.listed = {"/gone"};
+  shelf_.hangs = {"/gone"};
+  array_.devices[0].state = DeviceState::kMissing;
+  Start();
+  EXPECT_EQ(Told(), "");
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_EQ(Told(), "no_spare:ssd0");
+  EXPECT_EQ(shelf_.looks["/gone"], 1) << "not again before something happens";
+  Lose(1);
+  Settle();
+  EXPECT_EQ(shelf_.looks["/gone"], 2);
+}
+
+TEST_F(SpareKeeperTest, VerbsOnASpareThatIsBeingOpenedWait) {
+  List("/hangs", kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  Start();
+  std::optional<Status> removed;
+  loop_.Spawn(Note(keeper_.Remove("/hangs"), &removed));
+  Settle();
+  EXPECT_FALSE(removed);
+  shelf_.hangs.clear();
+  Settle();
+  ASSERT_TRUE(removed);
+  EXPECT_TRUE(removed->ok());
+  EXPECT_TRUE(keeper_.List().empty());
+}
+
+// By hand, while it was being opened as a spare: a spare it is no more, and nothing may say so.
+TEST_F(SpareKeeperTest, SpareThatBecameAMemberWhileItWasOpenedIsLetGo) {
+  List("/a", kSsdBytes);
+  shelf_.hangs = {"/a"};
+  shelf_.wiped = {"/a"};
+  Start();
+  Device& a = *shelf_.devices["/a"];
+  array_.devices[0].state = DeviceState::kFailed;
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, a)).ok());
+  array_.held.insert(&a);
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(shelf_.put_back.empty());
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
+  EXPECT_EQ(shelf_.joined, (std::vector<std::pair<std::string, std::string>>{{"ssd0", "/a"}}));
+  EXPECT_TRUE(keeper_.List().empty());
+}
+
 // The file of a spare that is open was deleted, and there is another: what went to the deleted one
 // would be gone at the next opening.
 TEST_F(SpareKeeperTest, WhatIsAtThePathNowStepsIn) {
@@ -516,6 +602,35 @@ TEST_F(SpareKeeperTest, StopWaitsForOneThatIsSteppingIn) {
   test::Await(loop_, keeper_.Stop());
   EXPECT_EQ(replaced_.size(), 1U);
   EXPECT_EQ(shelf_.joined.size(), 1U);
+}
+
+TEST_F(SpareKeeperTest, StopWaitsForOneThatIsBeingOpened) {
+  List("/a", kSsdBytes);
+  shelf_.hangs = {"/a"};
+  shelf_.wiped = {"/a"};
+  Start();
+  bool stopped = false;
+  loop_.Spawn(test::SetFlag(keeper_.Stop(), &stopped));
+  Settle();
+  EXPECT_FALSE(stopped) << "what is on its way refers to it";
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(shelf_.put_back.empty()) << "nothing is written any more";
+}
+
+TEST_F(SpareKeeperTest, LookedWaitsForTheLast) {
+  List("/hangs", kSsdBytes);
+  List("/well", kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  bool looked = false;
+  loop_.Spawn(keeper_.Run());
+  loop_.Spawn(test::SetFlag(keeper_.Looked(UINT64_MAX), &looked));
+  Settle();
+  EXPECT_FALSE(looked);
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(looked);
 }
 
 TEST_F(SpareKeeperTest, LookedEndsAtItsDeadline) {
