@@ -77,7 +77,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     return Fail(std::move(loop).error());
   }
   session->loop_ = std::move(*loop);
-  session->helper_ = std::make_unique<HelperThread>(*session->loop_);
+  session->helper_ = std::make_unique<HelperThread>(*session->loop_, kMostOpenings);
   auto members = OpenMembers(*session->loop_, file, options);
   if (!members.ok()) {
     return Fail(std::move(members).error());

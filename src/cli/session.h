@@ -25,6 +25,10 @@
 
 namespace eplog::cli {
 
+// Devices that may be looked at or opened at the same time beside a running array: those that hang
+// delay no others unless there are so many.
+inline constexpr size_t kMostOpenings = 64;
+
 // From the kernel.
 uint64_t Entropy();
 

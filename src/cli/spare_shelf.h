@@ -23,7 +23,7 @@ class FileSpareShelf final : public SpareShelf {
       : session_(session),
         file_(std::move(file)),
         member_(std::move(member)),
-        helper_(session.loop()) {}
+        helper_(session.loop(), kMostOpenings) {}
 
   [[nodiscard]] std::vector<std::string> Listed() const override;
   Task<Result<SpareDevice>> Open(std::string path) override;

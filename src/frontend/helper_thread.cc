@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -10,8 +11,11 @@
 
 namespace eplog {
 
-HelperThread::HelperThread(IoUringLoop& loop)
-    : loop_(loop), event_fd_(::eventfd(0, EFD_CLOEXEC)), finished_(loop) {
+HelperThread::HelperThread(IoUringLoop& loop, size_t most_threads)
+    : loop_(loop),
+      most_threads_(most_threads),
+      event_fd_(::eventfd(0, EFD_CLOEXEC)),
+      finished_(loop) {
   EPLOG_CHECK(event_fd_ >= 0, "no descriptor left for an eventfd");
 }
 
@@ -20,9 +24,9 @@ HelperThread::~HelperThread() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_one();
-  if (thread_.joinable()) {
-    thread_.join();
+  wake_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
   }
   ::close(event_fd_);
 }
@@ -34,8 +38,8 @@ Task<int> HelperThread::Run(std::function<int()> work) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(&job);
-    if (!thread_.joinable()) {
-      thread_ = std::thread(&HelperThread::ThreadMain, this);
+    if (queue_.size() > idle_ && threads_.size() < most_threads_) {
+      StartThread();
     }
   }
   wake_.notify_one();
@@ -49,10 +53,23 @@ Task<int> HelperThread::Run(std::function<int()> work) {
   co_return job.result;
 }
 
+void HelperThread::StartThread() {
+  try {
+    threads_.emplace_back(&HelperThread::ThreadMain, this);
+  } catch (const std::system_error&) {
+    if (threads_.empty()) {
+      throw;
+    }
+    // One of those that there are does it.
+  }
+}
+
 void HelperThread::ThreadMain() {
   std::unique_lock lock(mutex_);
   while (true) {
+    ++idle_;
     wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    --idle_;
     if (queue_.empty()) {
       return;
     }

@@ -1,7 +1,8 @@
 // HelperThread: runs the few system calls that may block until this very process has served further
 // requests (umount, syncfs, invalidation of the kernel's cache), so that the loop never waits for
-// itself, and those that wait for a device (opening it). Jobs run one after the other and end: what
-// a device may never answer is given up by its job. They touch nothing that belongs to the loop.
+// itself, and those that wait for a device (opening it). Jobs begin in order, one after the other,
+// or, with more threads, each without waiting for those before; and they end: what may never be
+// answered is given up by its job. They touch nothing that belongs to the loop.
 #pragma once
 
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "runtime/sync.h"
 #include "runtime/task.h"
@@ -20,13 +22,13 @@ class IoUringLoop;
 
 class HelperThread {
  public:
-  explicit HelperThread(IoUringLoop& loop);
+  explicit HelperThread(IoUringLoop& loop, size_t most_threads = 1);
   // Nothing is running or waiting.
   ~HelperThread();
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
 
-  // What `job` returned, after it ran on the thread. The thread starts with the first job.
+  // What `job` returned, after it ran on a thread. Threads start when there is nobody for a job.
   Task<int> Run(std::function<int()> job);
 
  private:
@@ -36,10 +38,12 @@ class HelperThread {
     bool done = false;  // on the loop's side
   };
 
+  void StartThread();
   void ThreadMain();
   Task<void> Collect();
 
   IoUringLoop& loop_;
+  const size_t most_threads_;
   int event_fd_ = -1;
   Event finished_;
   size_t outstanding_ = 0;  // jobs whose end the loop has not seen
@@ -49,8 +53,9 @@ class HelperThread {
   std::condition_variable wake_;
   std::deque<Job*> queue_;
   std::deque<Job*> ended_;
+  size_t idle_ = 0;  // threads
   bool stop_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace eplog

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "cli/make_file.h"
 #include "cli/probe.h"
 #include "cli/spare_shelf.h"
+#include "tests/cli/hanging_file.h"
 #include "tests/cli/temp_dir.h"
 
 namespace eplog::cli {
@@ -128,6 +130,18 @@ class Sessions : public testing::Test {
     session_->CloseDevice(**opened);
     return replaced;
   }
+  // Beside all else.
+  template <typename T>
+  void Begin(Task<T> task, std::optional<T>& result) {
+    const auto store = [](Task<T> running, std::optional<T>* into) -> Task<void> {
+      into->emplace(co_await running);
+    };
+    session_->loop().Start(store(std::move(task), &result));
+  }
+  template <typename T>
+  void WaitFor(const std::optional<T>& result) {
+    ASSERT_TRUE(session_->loop().RunUntil([&] { return result.has_value(); }));
+  }
   [[nodiscard]] DeviceState StateOf(uint32_t device) const {
     return session_->array().GetStatus().devices[device].state;
   }
@@ -215,6 +229,21 @@ TEST_F(Sessions, OnlyWhatWasLookedAtIsOpened) {
   std::filesystem::rename(At("new"), At("precious"));
   std::filesystem::rename(At("away"), At("new"));
   EXPECT_TRUE(session_->Run(session_->OpenDevice(At("new").string(), looked_at)).ok());
+  Close();
+}
+
+TEST_F(Sessions, DeviceThatHangsDelaysNoOther) {
+  Open();
+  HangingFile hangs(dir_.WriteSparse("hangs", kSsdBytes));
+  EPLOG_NEEDS_HANGING(hangs);
+  dir_.WriteSparse("well", kSsdBytes);
+  std::optional<Result<Device*>> hanging;
+  Begin(session_->OpenDevice(At("hangs").string(), Identity(At("hangs"))), hanging);
+  EXPECT_TRUE(OpenDevice(At("well")).ok());
+  EXPECT_FALSE(hanging) << "it was waited for";
+  hangs.LetGo();
+  WaitFor(hanging);
+  EXPECT_TRUE(hanging->ok());
   Close();
 }
 
@@ -544,6 +573,25 @@ TEST_F(SpareShelves, SpareThatCannotBeWipedIsClosedWhenItIsRemoved) {
     EXPECT_TRUE(shelf.Listed().empty());
     Turn();
     EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, SpareThatHangsDelaysNoOther) {
+  file_.spares = {"hangs", "well"};
+  HangingFile hangs(dir_.WriteSparse("hangs", kSsdBytes));
+  EPLOG_NEEDS_HANGING(hangs);
+  dir_.WriteSparse("well", kSsdBytes);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    std::optional<Result<SpareDevice>> hanging;
+    Begin(shelf.Open(At("hangs").string()), hanging);
+    EXPECT_TRUE(session_->Run(shelf.Open(At("well").string())).ok());
+    EXPECT_FALSE(hanging) << "it was waited for";
+    hangs.LetGo();
+    WaitFor(hanging);
+    EXPECT_TRUE(hanging->ok());
   }
   Close();
 }
