@@ -24,6 +24,8 @@ class HangingFile {
 
   // False: this file system has no leases.
   [[nodiscard]] bool hangs() const { return hangs_; }
+  // Somebody does.
+  [[nodiscard]] bool waited_for() const { return ::fcntl(fd_, F_GETLEASE) != F_WRLCK; }
   void LetGo() {
     if (fd_ >= 0) {
       ::close(fd_);

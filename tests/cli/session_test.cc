@@ -247,6 +247,26 @@ TEST_F(Sessions, DeviceThatHangsDelaysNoOther) {
   Close();
 }
 
+// As when an unmount overtakes a replacement: there is no array for it any more.
+TEST_F(Sessions, DeviceThatComesOpenWhenTheArrayIsGoneIsLetGo) {
+  Open();
+  HangingFile late(dir_.WriteSparse("late", kSsdBytes));
+  EPLOG_NEEDS_HANGING(late);
+  std::optional<Result<Device*>> opening;
+  Begin(session_->OpenDevice(At("late").string(), Identity(At("late"))), opening);
+  while (!late.waited_for()) {
+    Turn(1000);
+  }
+  ASSERT_TRUE(session_->Run(session_->array().Close()).ok());
+  session_->Release();
+  late.LetGo();
+  WaitFor(opening);
+  ASSERT_FALSE(opening->ok());
+  EXPECT_EQ(opening->error().code, ErrorCode::kShutdown);
+  EXPECT_EQ(session_->open_devices(), 0U);
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("late").string()).ok()) << "it is held still";
+}
+
 // Its lock too: whoever takes a failed device out may use it for something else at once.
 TEST_F(Sessions, FailedMemberIsUnlocked) {
   Open();
