@@ -217,7 +217,7 @@ Task<Status> Volumes::Hide(VolumeId id) {
   co_return co_await append;
 }
 
-Task<Status> Volumes::Delete(VolumeId id) {
+Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_named) {
   Task<AsyncMutex::Guard> locking = changes_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   Task<std::shared_ptr<Gate>> entering = Enter(id, true);
@@ -225,6 +225,10 @@ Task<Status> Volumes::Delete(VolumeId id) {
   const Volume* volume = core_.state->volumes.Find(id);
   if (volume == nullptr || volume->deleting) {
     co_return NoSuchVolume();
+  }
+  if (only_if_named && volume->name != *only_if_named) {
+    co_return Fail(ErrorCode::kNotFound, "no volume is called " + *only_if_named +
+                                             " any more: it was renamed or replaced meanwhile");
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
   Task<Status> append = Append(std::move(records), true, true);
@@ -255,7 +259,7 @@ void Volumes::Open() {
 
 // Whoever used it is gone.
 Task<void> Volumes::DeleteHidden(VolumeId id) {
-  Task<Status> deleting = Delete(id);
+  Task<Status> deleting = Delete(id, std::nullopt);
   const Status status = co_await deleting;
   static_cast<void>(status);  // the array is full or has stopped: the next opening tries again
   background_.Done();
@@ -394,8 +398,8 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     clean_.insert(id.value);
   }
   if (size_bytes > old_size && old_size % core_.geometry.chunk_bytes != 0) {
-    // The zeros behind the old end are content, which a crash may take although it leaves the record
-    // of the new size (I8).
+    // The zeros behind the old end are content, which a crash may take although it leaves the
+    // record of the new size (I8).
     Task<Status> flush = flusher_.FlushAll();
     Status flushed = co_await flush;
     EPLOG_CO_TRY(flushed);

@@ -189,8 +189,8 @@ Task<Result<Json>> DaemonVerbs::Plan(Json request, ProgressSink /*progress*/) {
     co_return Fail(ErrorCode::kReadOnly, "the array is open read-only");
   }
   if (TextArgument(request, "change") == "volume-delete") {
-    Result<VolumeInfo> volume = MayDelete(request);
-    EPLOG_CO_TRY(volume);
+    Status may = MayDelete(request);
+    EPLOG_CO_TRY(may);
   }
   Task<Result<Json>> planning = PlanAsJson(array_, std::move(request));
   co_return co_await planning;
@@ -331,7 +331,7 @@ Task<Result<Json>> DaemonVerbs::ResizeVolume(Json request, ProgressSink /*progre
   co_return Json();
 }
 
-Result<VolumeInfo> DaemonVerbs::MayDelete(const Json& request) const {
+Status DaemonVerbs::MayDelete(const Json& request) const {
   const Result<std::string> name = NameArgument(request);
   EPLOG_TRY(name);
   const std::optional<VolumeInfo> volume = array_.FindVolume(*name);
@@ -342,16 +342,15 @@ Result<VolumeInfo> DaemonVerbs::MayDelete(const Json& request) const {
     return Fail(ErrorCode::kBusy,
                 "volume " + *name + " is open in " + fuse_.mountpoint() + ": close it first");
   }
-  return *volume;
+  return OkStatus();
 }
 
 Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
-  Result<VolumeInfo> volume = MayDelete(request);
-  EPLOG_CO_TRY(volume);
-  Status status = co_await array_.DeleteVolume(volume->id);
+  Result<std::string> name = NameArgument(request);
+  EPLOG_CO_TRY(name);
+  Task<Status> deleting = fuse_.DeleteVolume(*name);
+  Status status = co_await deleting;
   EPLOG_CO_TRY(status);
-  Task<void> notify = fuse_.NotifyNameChanged(volume->name);
-  co_await notify;
   co_return Json();
 }
 

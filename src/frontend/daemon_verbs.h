@@ -8,7 +8,8 @@
 //   volume-create  name, size_bytes   {"id"}
 //   volume-list                       [{"name","id","size_bytes","allocated_bytes"}...], by name
 //   volume-resize  name, size_bytes   null; invalid argument beyond what a volume can be
-//   volume-delete  name               null; busy while a file of the mount is open
+//   volume-delete  name               null; busy while a file of the mount is open; not found if a
+//                                     rename took the name away meanwhile
 //   plan           change, ...        what it would do (plan_json.h); nothing is changed
 //   umount                            null; when everything is durable and the array's devices are
 //                                     let go; busy, and nothing changed, while files are open
@@ -90,8 +91,8 @@ class DaemonVerbs {
   Task<Result<Json>> RemoveSpare(Json request, ProgressSink progress);
   Task<Result<Json>> Umount(Json request, ProgressSink progress);
 
-  // The volume that is named, if nobody has it open.
-  [[nodiscard]] Result<VolumeInfo> MayDelete(const Json& request) const;
+  // The volume that is named is there, and nobody has it open.
+  [[nodiscard]] Status MayDelete(const Json& request) const;
 
   Array& array_;
   FuseServer& fuse_;
