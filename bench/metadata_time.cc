@@ -112,8 +112,9 @@ int Main(int argc, char** argv) {
     std::filesystem::remove(path);
     CreateFileOptions options;
     options.sparse = true;
-    Require(RunTask(loop, CreateMemberFile(loop, path, RoundUp(bytes, uint64_t{1} << 20), options)),
-            "create a file");
+    const auto made =
+        RunTask(loop, CreateMemberFile(loop, path, RoundUp(bytes, uint64_t{1} << 20), options));
+    Require(made.ok() ? OkStatus() : Status(Fail(made.error())), "create a file");
     auto device = FileDevice::Open(loop, path);
     Require(device.ok() ? OkStatus() : Status(Fail(device.error())), "open a file");
     return std::move(*device);
@@ -151,8 +152,9 @@ int Main(int argc, char** argv) {
     const double load_rate = static_cast<double>(read) / load_seconds;
     // What the disk gives who does nothing with the bytes.
     const std::string scratch = directory + "/scratch";
-    Require(RunTask(loop, CreateMemberFile(loop, scratch, uint64_t{1} << 30, {.overwrite = true})),
-            "create a file");
+    const auto made =
+        RunTask(loop, CreateMemberFile(loop, scratch, uint64_t{1} << 30, {.overwrite = true}));
+    Require(made.ok() ? OkStatus() : Status(Fail(made.error())), "create a file");
     auto raw = FileDevice::Open(loop, scratch);
     Require(raw.ok() ? OkStatus() : Status(Fail(raw.error())), "open a file");
     const double disk_rate = DiskReadRate(loop, **raw, uint64_t{1} << 30);

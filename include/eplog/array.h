@@ -98,6 +98,9 @@ class Array {
   // the next opening for writing does.
   virtual Task<Status> HideVolume(VolumeId volume) = 0;
   virtual Task<Status> DeleteVolume(VolumeId volume) = 0;
+  // The same, if it still has this name when its turn has come: a change before it may have taken
+  // the name away. kNotFound: it has not, and nothing is deleted.
+  virtual Task<Status> DeleteVolumeNamed(VolumeId volume, std::string name) = 0;
   [[nodiscard]] virtual std::vector<VolumeInfo> Volumes() const = 0;  // by name
   [[nodiscard]] virtual std::optional<VolumeInfo> FindVolume(std::string_view name) const = 0;
   [[nodiscard]] virtual std::optional<VolumeInfo> GetVolume(VolumeId volume) const = 0;

@@ -6,7 +6,9 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -79,16 +81,19 @@ class MadeThings {
 // Nobody uses what will be overwritten: each is locked, and let go again, before anything is
 // changed.
 Status CheckFree(IoUringLoop& loop, const CreatePlan& plan) {
-  std::set<std::filesystem::path> paths(plan.removed_files.begin(), plan.removed_files.end());
+  std::map<std::filesystem::path, FileDeviceOptions> paths;
+  for (const auto& path : plan.removed_files) {
+    paths[path] = {};
+  }
   for (const auto* members : {&plan.ssds, &plan.logs}) {
     for (const PlannedMember& member : *members) {
-      if (!member.make || std::filesystem::exists(member.path)) {
-        paths.insert(member.path);
+      if (member.there) {
+        paths[member.path] = {.looked_at = member.there->identity};
       }
     }
   }
-  for (const auto& path : paths) {
-    auto device = FileDevice::Open(loop, path.string());
+  for (const auto& [path, only] : paths) {
+    auto device = FileDevice::Open(loop, path.string(), only);
     if (!device.ok() &&
         (device.error().code == ErrorCode::kBusy || device.error().errno_value != 0)) {
       return Fail(std::move(device).error());
@@ -116,26 +121,36 @@ Status MakeDirectories(const std::filesystem::path& directory, MadeThings& made)
   return OkStatus();
 }
 
-Status MakeFiles(IoUringLoop& loop, const CreatePlan& plan, MadeThings& made) {
+Status MakeFile(IoUringLoop& loop, PlannedMember& member, CreateFileOptions options,
+                MadeThings& made) {
+  options.overwrite = member.there.has_value();
+  options.looked_at = options.overwrite ? std::optional(member.there->identity) : std::nullopt;
+  if (!std::filesystem::exists(member.path)) {
+    made.Add(member.path);
+  }
+  const auto file =
+      RunTask(loop, CreateMemberFile(loop, member.path.string(), member.size_bytes, options));
+  EPLOG_TRY(file);
+  auto probed = ProbeDevice(member.path, *file);
+  EPLOG_TRY(probed);
+  member.there = std::move(*probed);
+  return OkStatus();
+}
+
+Status MakeFiles(IoUringLoop& loop, CreatePlan& plan, MadeThings& made) {
   ProgressBar bar(kVerb, "writing out member files", ProgressBar::Unit::kBytes);
   uint64_t before = 0;
-  for (const auto* members : {&plan.ssds, &plan.logs}) {
-    for (const PlannedMember& member : *members) {
+  for (auto* members : {&plan.ssds, &plan.logs}) {
+    for (PlannedMember& member : *members) {
       if (!member.make) {
         continue;
       }
       CreateFileOptions options;
       options.sparse = plan.sparse;
-      options.overwrite = plan.options.force;
       options.progress = [&](uint64_t done, uint64_t) {
         bar.Update(before + done, plan.bytes_to_make());
       };
-      const bool existed = std::filesystem::exists(member.path);
-      if (!existed) {
-        made.Add(member.path);
-      }
-      EPLOG_TRY(
-          RunTask(loop, CreateMemberFile(loop, member.path.string(), member.size_bytes, options)));
+      EPLOG_TRY(MakeFile(loop, member, options, made));
       before += member.size_bytes;
     }
   }
@@ -148,7 +163,8 @@ Status WriteArray(IoUringLoop& loop, CreatePlan& plan) {
   std::vector<Device*> logs;
   for (const auto* members : {&plan.ssds, &plan.logs}) {
     for (const PlannedMember& member : *members) {
-      auto device = FileDevice::Open(loop, member.path.string());
+      auto device = FileDevice::Open(loop, member.path.string(),
+                                     {.looked_at = member.there.value().identity});
       if (!device.ok()) {
         return Fail(std::move(device).error());
       }
@@ -181,6 +197,8 @@ void RemoveOldFiles(const CreatePlan& plan) {
   }
 }
 
+}  // namespace
+
 Status CarryOut(CreatePlan& plan, bool dry_run) {
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {
@@ -199,6 +217,8 @@ Status CarryOut(CreatePlan& plan, bool dry_run) {
   made.Keep();
   return OkStatus();
 }
+
+namespace {
 
 struct CreateCommand {
   CreateRequest request;

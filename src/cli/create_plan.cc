@@ -260,10 +260,11 @@ Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
   if (!probed.ok()) {
     return Fail(std::move(probed).error());
   }
-  auto content = FindContent(member.path, probed->size_bytes);
+  auto content = FindContent(member.path, *probed);
   if (!content.ok()) {
     return Fail(std::move(content).error());
   }
+  member.there = std::move(*probed);
   member.holds = content->empty() ? "an empty file" : *content;
   return OkStatus();
 }
@@ -289,7 +290,7 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
     return Usage(fmt::format("{} is empty; give it a size first: truncate -s 1G {}",
                              member.path.string(), member.path.string()));
   }
-  auto content = FindContent(member.path, probed->size_bytes);
+  auto content = FindContent(member.path, *probed);
   if (!content.ok()) {
     return Fail(std::move(content).error());
   }
@@ -298,6 +299,7 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
                 fmt::format("{} holds {}; --force overwrites it", member.path.string(), *content));
   }
   member.holds = *content;
+  member.there = *probed;
   return probed->identity;
 }
 

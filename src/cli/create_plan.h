@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/probe.h"
 #include "eplog/options.h"
 #include "frontend/json.h"
 #include "layout/geometry.h"
@@ -41,6 +42,8 @@ struct PlannedMember {
   bool make = false;           // a file to be made; else it is there
   uint64_t size_bytes = 0;
   std::string holds;  // not empty: what on it is destroyed
+  // What was at the path when it was looked at: nothing else is overwritten.
+  std::optional<ProbedDevice> there = {};
 };
 
 struct CreatePlan {
@@ -59,6 +62,11 @@ struct CreatePlan {
 // devices, an array in the directory, room on the disk. kInvalidArgument for what the command line
 // shows by itself to be wrong.
 Result<CreatePlan> PlanCreate(const CreateRequest& request);
+
+// Makes the files and writes the array and its array.toml, or, in a dry run, only sees that it
+// could. What was made goes away again if that fails. kBusy: somebody uses a device, or another has
+// taken the place of one that the plan was made for.
+Status CarryOut(CreatePlan& plan, bool dry_run);
 
 // Where the bytes go.
 struct SpaceUse {

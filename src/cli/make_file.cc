@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "cli/console.h"
-#include "cli/probe.h"
 #include "device/file_device.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
@@ -18,7 +17,8 @@ bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& dir
   return !relative.empty() && *relative.begin() != "..";
 }
 
-Status MakeMemberFile(std::string_view verb, const std::filesystem::path& path, uint64_t bytes) {
+Result<DeviceIdentity> MakeMemberFile(std::string_view verb, const std::filesystem::path& path,
+                                      uint64_t bytes) {
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {
     return Fail(std::move(loop).error());
@@ -26,7 +26,7 @@ Status MakeMemberFile(std::string_view verb, const std::filesystem::path& path, 
   ProgressBar bar(verb, "writing " + path.string(), ProgressBar::Unit::kBytes);
   CreateFileOptions options;
   options.progress = bar.Sink();
-  Status made = RunTask(**loop, CreateMemberFile(**loop, path.string(), bytes, options));
+  auto made = RunTask(**loop, CreateMemberFile(**loop, path.string(), bytes, options));
   bar.Finish();
   return made;
 }
@@ -53,7 +53,11 @@ Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
 
 Status MadeFile::Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked) {
   EPLOG_TRY(MayMake(file, asked));
-  EPLOG_TRY(MakeMemberFile(verb, path_, bytes));
+  const auto made = MakeMemberFile(verb, path_, bytes);
+  EPLOG_TRY(made);
+  auto probed = ProbeDevice(path_, *made);
+  EPLOG_TRY(probed);
+  probed_ = std::move(*probed);
   made_ = true;
   return OkStatus();
 }
@@ -63,7 +67,9 @@ MadeFile::~MadeFile() {
     return;
   }
   auto loop = IoUringLoop::Create();
-  if (!loop.ok() || !FileDevice::Open(**loop, path_.string()).ok() || ReadSuperblock(path_).ok()) {
+  const FileDeviceOptions only{.looked_at = probed_.identity};
+  if (!loop.ok() || !FileDevice::Open(**loop, path_.string(), only).ok() ||
+      ReadSuperblock(path_, probed_).ok()) {
     return;
   }
   std::error_code ignored;

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/probe.h"
 
 namespace eplog::cli {
 
@@ -24,7 +25,7 @@ class MadeFile {
   explicit MadeFile(std::filesystem::path path) : path_(std::move(path)) {}
   MadeFile(const MadeFile&) = delete;
   MadeFile& operator=(const MadeFile&) = delete;
-  // Removes it, unless somebody uses it or it is part of the array.
+  // Removes it, unless somebody uses it, it is part of the array, or something else has its name.
   ~MadeFile();
 
   // Where the array makes files without being asked, or, if it was `asked`, elsewhere. kNotFound:
@@ -33,9 +34,12 @@ class MadeFile {
   // Written out and durable.
   Status Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked);
   void Keep() { made_ = false; }
+  // What was made.
+  [[nodiscard]] const ProbedDevice& probed() const { return probed_; }
 
  private:
   std::filesystem::path path_;
+  ProbedDevice probed_;
   bool made_ = false;
 };
 

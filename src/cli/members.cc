@@ -27,10 +27,12 @@ class DeafDevice final : public ForwardingDevice {
 using Opened = Result<std::unique_ptr<FileDevice>>;
 
 BoundedCall<Opened> BeginOpening(IoUringLoop& loop, const std::string& path,
-                                 const MemberOptions& options) {
+                                 const MemberOptions& options,
+                                 const std::optional<DeviceIdentity>& looked_at = std::nullopt) {
   FileDeviceOptions device_options;
   device_options.read_only = options.read_only;
   device_options.lock = options.lock;
+  device_options.looked_at = looked_at;
   return BoundedCall<Opened>(
       [&loop, path, device_options] { return FileDevice::Open(loop, path, device_options); });
 }
@@ -103,8 +105,9 @@ std::vector<Device*> Members::Pointers() const {
 }
 
 Result<std::unique_ptr<FileDevice>> OpenFile(IoUringLoop& loop, const std::string& path,
-                                             const MemberOptions& options) {
-  auto opening = BeginOpening(loop, path, options);
+                                             const MemberOptions& options,
+                                             const std::optional<DeviceIdentity>& looked_at) {
+  auto opening = BeginOpening(loop, path, options, looked_at);
   return EndOpening(opening, path, OpeningEnds(options));
 }
 

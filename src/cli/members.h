@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,9 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file, const Memb
 // One device, with these options: OpenFile, which blocks as long as that and may be called on any
 // thread, and what belongs in front of it. kDeviceFailed: it does not answer.
 Result<Member> OpenMember(IoUringLoop& loop, const std::string& path, const MemberOptions& options);
-Result<std::unique_ptr<FileDevice>> OpenFile(IoUringLoop& loop, const std::string& path,
-                                             const MemberOptions& options);
+Result<std::unique_ptr<FileDevice>> OpenFile(
+    IoUringLoop& loop, const std::string& path, const MemberOptions& options,
+    const std::optional<DeviceIdentity>& looked_at = std::nullopt);
 Member WrapFile(IoUringLoop& loop, std::unique_ptr<FileDevice> file, const MemberOptions& options);
 
 }  // namespace eplog::cli

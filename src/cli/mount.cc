@@ -251,7 +251,9 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.fuse.read_only = command.read_only;
   Session* const opened = session->get();
   serve.release = [opened] { opened->Release(); };
-  serve.open_device = [opened](std::string path) { return opened->OpenDevice(std::move(path)); };
+  serve.open_device = [opened](std::string path, DeviceIdentity looked_at) {
+    return opened->OpenDevice(std::move(path), looked_at);
+  };
   serve.close_device = [opened](Device& device) { opened->CloseDevice(device); };
   serve.inject = [opened](const std::string& path, const Injection& injection) {
     return opened->Inject(path, injection);

@@ -121,43 +121,37 @@ Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
 }
 
 Result<ProbedDevice> Probe(const std::filesystem::path& path) {
-  auto identity = Identify(path);
-  if (!identity.ok()) {
-    return Fail(std::move(identity).error());
+  if (auto there = Identify(path); !there.ok()) {  // what is no device may wait when it is opened
+    return Fail(std::move(there).error());
   }
-  ProbedDevice probed;
-  probed.identity = *identity;
-  probed.block = identity->block;
   auto fd = OpenForReading(path);
   if (!fd.ok()) {
     return Fail(std::move(fd).error());
-  }
-  if (probed.block) {
-    if (::ioctl(fd->get(), BLKGETSIZE64, &probed.size_bytes) != 0) {
-      return FailErrno(errno, "cannot tell the size of " + path.string());
-    }
-    return probed;
   }
   struct stat info = {};
   if (::fstat(fd->get(), &info) != 0) {
     return FailErrno(errno, "cannot look at " + path.string());
   }
-  probed.size_bytes = static_cast<uint64_t>(info.st_size);
-  probed.disk_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
+  ProbedDevice probed;
+  probed.identity = IdentityOf(info);
+  probed.block = probed.identity.block;
+  if (!probed.block) {
+    probed.size_bytes = static_cast<uint64_t>(info.st_size);
+    probed.disk_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
+  } else if (::ioctl(fd->get(), BLKGETSIZE64, &probed.size_bytes) != 0) {
+    return FailErrno(errno, "cannot tell the size of " + path.string());
+  }
+  probed.held = std::make_shared<const FileDescriptor>(std::move(*fd));
   return probed;
 }
 
-Result<Superblock> ReadCopies(const std::filesystem::path& path) {
-  auto fd = OpenForReading(path);
-  if (!fd.ok()) {
-    return Fail(std::move(fd).error());
-  }
+Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
   std::optional<Superblock> newest;
   Error error;
   error.code = ErrorCode::kNotFound;
   error.message = fmt::format("{} has no EPLOG superblock", path.string());
   for (const uint64_t offset : kSuperblockCopyOffset) {
-    auto bytes = ReadRange(fd->get(), offset, kSuperblockCopyBytes, path);
+    auto bytes = ReadRange(fd, offset, kSuperblockCopyBytes, path);
     if (!bytes.ok()) {
       return Fail(std::move(bytes).error());
     }
@@ -180,8 +174,8 @@ Result<Superblock> ReadCopies(const std::filesystem::path& path) {
   return std::move(*newest);
 }
 
-Result<std::string> Content(const std::filesystem::path& path, uint64_t size_bytes) {
-  auto superblock = ReadCopies(path);
+Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
+  auto superblock = ReadCopies(fd, path);
   if (superblock.ok()) {
     const std::string what =
         superblock->is_spare() ? "a spare" : fmt::format("a member ({})", superblock->DeviceName());
@@ -191,11 +185,7 @@ Result<std::string> Content(const std::filesystem::path& path, uint64_t size_byt
   if (superblock.error().code == ErrorCode::kUnsupported) {
     return std::string("a member of an EPLOG array of a newer version");
   }
-  auto fd = OpenForReading(path);
-  if (!fd.ok()) {
-    return Fail(std::move(fd).error());
-  }
-  auto head = ReadRange(fd->get(), 0, std::min(kLookBytes, size_bytes), path);
+  auto head = ReadRange(fd, 0, std::min(kLookBytes, size_bytes), path);
   if (!head.ok()) {
     return Fail(std::move(head).error());
   }
@@ -205,7 +195,7 @@ Result<std::string> Content(const std::filesystem::path& path, uint64_t size_byt
     }
   }
   const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
-  auto tail = ReadRange(fd->get(), tail_at, std::min(kLookBytes, size_bytes), path);
+  auto tail = ReadRange(fd, tail_at, std::min(kLookBytes, size_bytes), path);
   if (!tail.ok()) {
     return Fail(std::move(tail).error());
   }
@@ -222,12 +212,30 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
   return Bounded<ProbedDevice>(path, [path] { return Probe(path); });
 }
 
-Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes) {
-  return Bounded<std::string>(path, [path, size_bytes] { return Content(path, size_bytes); });
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const DeviceIdentity& only) {
+  auto probed = ProbeDevice(path);
+  EPLOG_TRY(probed);
+  EPLOG_TRY(CheckIdentity(path.string(), probed->identity, only));
+  return probed;
+}
+
+Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed) {
+  return Bounded<std::string>(
+      path, [path, probed] { return Content(probed.held->get(), path, probed.size_bytes); });
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
-  return Bounded<Superblock>(path, [path] { return ReadCopies(path); });
+  return Bounded<Superblock>(path, [path]() -> Result<Superblock> {
+    auto fd = OpenForReading(path);
+    if (!fd.ok()) {
+      return Fail(std::move(fd).error());
+    }
+    return ReadCopies(fd->get(), path);
+  });
+}
+
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed) {
+  return Bounded<Superblock>(path, [path, probed] { return ReadCopies(probed.held->get(), path); });
 }
 
 Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {

@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "cli/file_descriptor.h"
 #include "device/device.h"
 #include "format/superblock.h"
 
@@ -21,16 +23,22 @@ struct ProbedDevice {
   bool block = false;
   uint64_t size_bytes = 0;
   uint64_t disk_bytes = 0;  // a file: what it takes on its file system
+  // It is open for as long as this is kept, so that nothing else gets its identity meanwhile (file
+  // systems give numbers of deleted files away again): what is opened later as this device is what
+  // was looked at.
+  std::shared_ptr<const FileDescriptor> held;
 };
 
 // The same for every path to one file (links) and for every node of one block device.
 // kNotFound: no such path. kInvalidArgument: neither a regular file nor a block device.
 Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path);
 Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path);
+// kBusy: it is another device.
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const DeviceIdentity& only);
 
-// What lies on it, in a few words ("an ext4 file system", "a member of the EPLOG array 'a'",
-// "data"); empty if its beginning and end are all zero.
-Result<std::string> FindContent(const std::filesystem::path& path, uint64_t size_bytes);
+// What lies on it, wherever the path leads by now, in a few words ("an ext4 file system", "a member
+// of the EPLOG array 'a'", "data"); empty if its beginning and end are all zero.
+Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed);
 
 // Free bytes of the file system that holds a directory.
 Result<uint64_t> FreeBytes(const std::filesystem::path& directory);
@@ -39,5 +47,7 @@ Result<uint64_t> FreeBytes(const std::filesystem::path& directory);
 // both copies are told apart as DecodeSuperblock does: a newer version or a damaged copy is not
 // `not found`.
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path);
+// Of what was looked at, wherever the path leads by now.
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed);
 
 }  // namespace eplog::cli

@@ -45,14 +45,14 @@ Result<uint64_t> SizeNeeded(const ArrayFile& file, uint32_t index) {
 }
 
 struct NewDevice {
-  uint64_t size_bytes = 0;
-  DeviceIdentity identity;
+  ProbedDevice probed;
   std::string holds;  // empty: nothing
 };
 
 // Of this array by its superblock: which member it is, or was; empty if it is none.
-std::string MemberOn(const ArrayFile& file, const std::filesystem::path& path) {
-  const auto superblock = ReadSuperblock(path);
+std::string MemberOn(const ArrayFile& file, const std::filesystem::path& path,
+                     const ProbedDevice& probed) {
+  const auto superblock = ReadSuperblock(path, probed);
   const bool member = superblock.ok() && !superblock->is_spare() &&
                       UuidToString(superblock->array_uuid) == file.uuid;
   return member ? superblock->DeviceName() : "";
@@ -65,20 +65,19 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
   NewDevice device;
-  device.size_bytes = probed->size_bytes;
-  device.identity = probed->identity;
-  if (IsSpareOf(file, path)) {
+  device.probed = *probed;
+  if (IdentifySpare(file.uuid, path, *probed).kind == SpareKind::kSpare) {
     return device;
   }
   const std::string listed = file.MemberAt(path);
-  std::string own = MemberOn(file, path);
+  std::string own = MemberOn(file, path, *probed);
   own = own.empty() && listed != MemberName(file, index) ? listed : own;
   if (!own.empty() && !force) {
     return Fail(ErrorCode::kExists,
                 fmt::format("{} is {} of this array; --force takes it as an empty device",
                             path.string(), own));
   }
-  auto content = FindContent(path, probed->size_bytes);
+  auto content = FindContent(path, *probed);
   EPLOG_TRY(content);
   device.holds = std::move(*content);
   if (!device.holds.empty() && !force) {
@@ -91,23 +90,30 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
   std::error_code error;
+  ProbedDevice looked_at;  // nothing else is to be overwritten
   MadeFile made(path);
   if (std::filesystem::exists(path, error)) {
-    EPLOG_TRY(CheckNew(file, index, path, command.force));
+    const auto checked = CheckNew(file, index, path, command.force);
+    EPLOG_TRY(checked);
+    looked_at = checked->probed;
   } else {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
     EPLOG_TRY(made.Make(kVerb, file, *bytes, command.make_file));
+    looked_at = made.probed();
   }
   const auto offline = [&](Session& session) -> Result<Json> {
-    auto device = session.Run(session.OpenDevice(path.string()));
+    auto device = session.Run(session.OpenDevice(path.string(), looked_at.identity));
     EPLOG_TRY(device);
     const Status replaced = session.Run(session.array().ReplaceDevice(index, **device));
     session.CloseDevice(**device);
     EPLOG_TRY(replaced);
     return Json();
   };
-  const Json request = {{"verb", kVerb}, {"device", index}, {"path", path.string()}};
+  const Json request = {{"verb", kVerb},
+                        {"device", index},
+                        {"path", path.string()},
+                        {"identity", IdentityToJson(looked_at.identity)}};
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
   made.Keep();
@@ -149,7 +155,7 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
     EPLOG_TRY(bytes);
     EPLOG_TRY(MadeFile(path).MayMake(file, command.make_file));
     EPLOG_TRY(CheckRoom(path, *bytes));
-    device.size_bytes = *bytes;
+    device.probed.size_bytes = *bytes;
   } else {
     auto checked = CheckNew(file, index, path, command.force);
     EPLOG_TRY(checked);
@@ -160,8 +166,8 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
                          {{"change", kVerb},
                           {"device", index},
                           {"path", path.string()},
-                          {"identity", IdentityToJson(device.identity)},
-                          {"size_bytes", device.size_bytes}});
+                          {"identity", IdentityToJson(device.probed.identity)},
+                          {"size_bytes", device.probed.size_bytes}});
   EPLOG_TRY(plan);
   Json& replacement = (*plan)["replacement"];
   replacement["made"] = make;

@@ -83,7 +83,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     return Fail(std::move(loop).error());
   }
   session->loop_ = std::move(*loop);
-  session->helper_ = std::make_unique<HelperThread>(*session->loop_);
+  session->helper_ = std::make_unique<HelperThread>(*session->loop_, kMostOpenings);
   auto members = OpenMembers(*session->loop_, file, options);
   if (!members.ok()) {
     return Fail(std::move(members).error());
@@ -185,21 +185,17 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
 
 // Its last owner may be this very process, which is just closing it.
 Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const std::string& path,
-                                                            const DeviceIdentity& identity) {
+                                                            const DeviceIdentity& looked_at) {
   const auto until = DeviceCloser::Clock::now() + milliseconds(kDeadOwnerWaitMs);
-  if (!closer_.Wait(identity, until)) {
+  if (!closer_.Wait(looked_at, until)) {
     return Fail(ErrorCode::kBusy, path +
                                       " was a member and is still being closed: what it lies on "
                                       "does not answer");
   }
-  auto file = OpenFile(*loop_, path, options_);
-  if (file.ok() && (*file)->identity() != identity) {
-    return Fail(ErrorCode::kBusy, path + " became another device while it was opened");
-  }
-  return file;
+  return OpenFile(*loop_, path, options_, looked_at);
 }
 
-Task<Result<Device*>> Session::OpenDevice(std::string path) {
+Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looked_at) {
   Result<DeviceIdentity> identity = DeviceIdentity();
   Task<Status> looking = helper_->Run([&] { identity = IdentifyDevice(path); });
   Status ran = co_await looking;
@@ -208,12 +204,14 @@ Task<Result<Device*>> Session::OpenDevice(std::string path) {
   if (array_ == nullptr) {
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
   }
+  Status same = CheckIdentity(path, *identity, looked_at);
+  EPLOG_CO_TRY(same);
   static_cast<void>(LetGo());
-  if (Member* const open = Find(*identity)) {
+  if (Member* const open = Find(looked_at)) {
     co_return OpenAgain(*open, path);
   }
   Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
-  Task<Status> opening = helper_->Run([&] { file = OpenIdentified(path, *identity); });
+  Task<Status> opening = helper_->Run([&] { file = OpenIdentified(path, looked_at); });
   ran = co_await opening;
   EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(file);

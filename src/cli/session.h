@@ -26,6 +26,10 @@
 
 namespace eplog::cli {
 
+// Devices that may be looked at or opened at the same time beside a running array: those that hang
+// delay no others unless there are so many.
+inline constexpr size_t kMostOpenings = 64;
+
 // From the kernel.
 uint64_t Entropy();
 
@@ -56,8 +60,9 @@ class Session {
   // who opened it has closed it, the array does not hold it (any more), and nothing is in flight on
   // it: members that fail are closed too. Nobody waits for that but who opens the same device anew.
   // The same device, by whatever path, is opened once.
-  // kInvalidArgument: it is part of the array. kBusy: others hold it, or it was a member and hangs.
-  Task<Result<Device*>> OpenDevice(std::string path);
+  // kInvalidArgument: it is part of the array. kBusy: others hold it, it was a member and hangs, or
+  // it is not the device that was looked at by this path before.
+  Task<Result<Device*>> OpenDevice(std::string path, DeviceIdentity looked_at);
   void CloseDevice(const Device& device);
   // Devices that are open, whether they are members or not.
   [[nodiscard]] size_t open_devices() const { return members_.opened.size(); }
@@ -79,12 +84,12 @@ class Session {
 
  private:
   Session() = default;
-  Member* Find(const DeviceIdentity& identity);
+  Member* Find(const DeviceIdentity& looked_at);
   Result<Device*> OpenAgain(Member& open, const std::string& path);
   std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
   // What is at the path, unless it is something else than was looked at. Blocks.
   Result<std::unique_ptr<FileDevice>> OpenIdentified(const std::string& path,
-                                                     const DeviceIdentity& identity);
+                                                     const DeviceIdentity& looked_at);
   // Those that nobody needs any more are closed at once, or as soon as they are idle.
   bool LetGo();
   void LetGoSoon();

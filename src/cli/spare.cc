@@ -18,6 +18,7 @@
 #include "cli/spare_shelf.h"
 #include "cli/spares.h"
 #include "cli/verbs.h"
+#include "frontend/plan_json.h"
 #include "frontend/spare_keeper.h"
 #include "frontend/status_json.h"
 
@@ -81,10 +82,10 @@ Status CheckFree(const SpareCommand& command, const ArrayFile& file,
                   fmt::format("{} is a spare of this array already", other.string()));
     }
   }
-  if (IsSpareOf(file, path)) {
+  if (IdentifySpare(file.uuid, path, probed).kind == SpareKind::kSpare) {
     return OkStatus();  // and not listed
   }
-  const auto content = FindContent(path, probed.size_bytes);
+  const auto content = FindContent(path, probed);
   EPLOG_TRY(content);
   if (!content->empty() && !command.force) {
     return Fail(ErrorCode::kExists,
@@ -116,26 +117,30 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   const Geometry& g = member->geometry;
   const std::filesystem::path path = ResolveParent(command.device);
   std::error_code error;
-  uint64_t size = SizeToMake(command, g);
+  ProbedDevice device;  // what is looked at, and nothing else, is to become a spare
   MadeFile made(path);
   if (std::filesystem::exists(path, error)) {
     const auto probed = ProbeDevice(path);
     EPLOG_TRY(probed);
-    size = probed->size_bytes;
     EPLOG_TRY(CheckFree(command, file, path, *probed));
-    EPLOG_TRY(CheckRole(command, g, size));
+    EPLOG_TRY(CheckRole(command, g, probed->size_bytes));
+    device = *probed;
   } else {
     EPLOG_TRY(CheckNotListed(WithJoinedSpares(file), path));
-    EPLOG_TRY(made.Make("spare add", file, size, command.make_file));
+    EPLOG_TRY(made.Make("spare add", file, SizeToMake(command, g), command.make_file));
+    device = made.probed();
   }
-  const Json request = {{"verb", "spare-add"}, {"path", path.string()}};
-  const auto done = AskOrOpen(
-      "spare add", file, request,
-      Offline(file, *member, [&](SpareKeeper& keeper) { return keeper.Add(path.string()); }));
+  const Json request = {{"verb", "spare-add"},
+                        {"path", path.string()},
+                        {"identity", IdentityToJson(device.identity)}};
+  const auto done =
+      AskOrOpen("spare add", file, request, Offline(file, *member, [&](SpareKeeper& keeper) {
+                  return keeper.Add(path.string(), device.identity);
+                }));
   EPLOG_TRY(done);
   made.Keep();
   Print(fmt::format("{} is a spare of '{}' now; it fits {}\nnext: eplog spare list {}",
-                    command.device, file.name, RolesText(RolesFor(g, size)),
+                    command.device, file.name, RolesText(RolesFor(g, device.size_bytes)),
                     ShellWord(command.array)));
   return OkStatus();
 }

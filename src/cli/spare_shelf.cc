@@ -87,8 +87,8 @@ Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   co_return status;
 }
 
-Task<Result<Device*>> FileSpareShelf::Take(std::string path) {
-  Task<Result<Device*>> opening = session_.OpenDevice(path);
+Task<Result<Device*>> FileSpareShelf::Take(std::string path, DeviceIdentity looked_at) {
+  Task<Result<Device*>> opening = session_.OpenDevice(path, looked_at);
   Result<Device*> opened = co_await opening;
   Drop(path);  // the same device has been opened once more
   if (opened.ok()) {
@@ -111,7 +111,7 @@ Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
   if (!roles.any()) {
     return Fail(ErrorCode::kInvalidArgument, TooSmall(g, device.name(), device.size_bytes()));
   }
-  return SpareDevice{&device, roles.ssd, roles.log};
+  return SpareDevice{.device = &device, .fits_ssd = roles.ssd, .fits_log = roles.log};
 }
 
 // Copy A and B, as generations 0 and 1.
@@ -139,28 +139,37 @@ Task<Result<SpareDevice>> FileSpareShelf::Open(std::string path) {
     Drop(path);
     co_return Fail(ErrorCode::kNotFound, found.what);
   }
-  Task<Result<Device*>> taking = Take(path);
+  Task<Result<Device*>> taking = Take(path, found.identity);
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
   Result<SpareDevice> described = Describe(**device);
-  if (described.ok() && found.kind != SpareKind::kSpare) {
-    Task<Status> marking = Mark(**device);
-    Status marked = co_await marking;
-    EPLOG_CO_TRY(marked);
+  if (described.ok()) {
+    described->wiped = found.kind != SpareKind::kSpare;
+  } else {
+    Drop(path);
   }
   co_return described;
 }
 
-Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path) {
+Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity looked_at) {
   Status free = CheckNotListed(file_, path);
   EPLOG_CO_TRY(free);
-  Task<Result<Device*>> taking = Take(path);
+  Task<Result<Device*>> taking = Take(path, looked_at);
   Result<Device*> device = co_await taking;
   EPLOG_CO_TRY(device);
-  Result<SpareDevice> described = Describe(**device);
+  Task<Result<SpareDevice>> making = MakeSpare(path, **device);
+  Result<SpareDevice> made = co_await making;
+  if (!made.ok()) {
+    Drop(path);
+  }
+  co_return made;
+}
+
+Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& device) {
+  Result<SpareDevice> described = Describe(device);
   EPLOG_CO_TRY(described);
   // First the superblocks: a device that bears them and is not listed does no harm.
-  Task<Status> marking = Mark(**device);
+  Task<Status> marking = Mark(device);
   Status status = co_await marking;
   EPLOG_CO_TRY(status);
   Task<Status> listing = Change([&](ArrayFile& file) { file.AddSpare(path); });
@@ -183,6 +192,7 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
   Task<SpareFound> identifying = Identify(path);
   const SpareFound found = co_await identifying;
   if (!file_.ListsSpare(path) && found.kind != SpareKind::kSpare) {
+    Drop(path);
     co_return Fail(ErrorCode::kNotFound, path + " is no spare of '" + file_.name + "'");
   }
   // First the line: blank and listed it would become a spare again.
@@ -190,15 +200,14 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
   Status status = co_await unlisting;
   EPLOG_CO_TRY(status);
   if (found.kind == SpareKind::kSpare) {
-    Task<Result<Device*>> taking = Take(path);
+    Task<Result<Device*>> taking = Take(path, found.identity);
     Result<Device*> device = co_await taking;
     EPLOG_CO_TRY(device);
     Task<Status> wiping = WipeSuperblocks(**device);
     status = co_await wiping;
-    EPLOG_CO_TRY(status);
   }
   Drop(path);
-  co_return OkStatus();
+  co_return status;
 }
 
 Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {

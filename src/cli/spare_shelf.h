@@ -23,11 +23,11 @@ class FileSpareShelf final : public SpareShelf {
       : session_(session),
         file_(std::move(file)),
         member_(std::move(member)),
-        helper_(session.loop()) {}
+        helper_(session.loop(), kMostOpenings) {}
 
   [[nodiscard]] std::vector<std::string> Listed() const override;
   Task<Result<SpareDevice>> Open(std::string path) override;
-  Task<Result<SpareDevice>> Add(std::string path) override;
+  Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity looked_at) override;
   void Close(const std::string& path) override { Drop(path); }
   Task<Status> PutBack(std::string path) override;
   Task<Status> Remove(std::string path) override;
@@ -37,9 +37,11 @@ class FileSpareShelf final : public SpareShelf {
   // What may block runs on the helper's thread: the array goes on meanwhile, and it may itself be
   // below the file system that holds array.toml.
   Task<SpareFound> Identify(std::string path);
-  // Opens what is at the path now; what was open there before, and is not that, is closed.
-  Task<Result<Device*>> Take(std::string path);
+  // Opens what is at the path now, if it is what was looked at; what was open there before, and is
+  // not that, is closed.
+  Task<Result<Device*>> Take(std::string path, DeviceIdentity looked_at);
   void Drop(const std::string& path);
+  Task<Result<SpareDevice>> MakeSpare(std::string path, Device& device);
   Task<Status> Change(std::function<void(ArrayFile&)> change);
   Task<Status> Mark(Device& device);
   [[nodiscard]] Result<SpareDevice> Describe(Device& device) const;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cli/console.h"
-#include "cli/probe.h"
 #include "frontend/status_json.h"
 
 namespace eplog::cli {
@@ -45,29 +44,36 @@ std::string TooSmall(const Geometry& geometry, const std::string& path, uint64_t
 }
 
 SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path) {
-  const auto superblock = ReadSuperblock(path);
+  const auto probed = ProbeDevice(path);
+  if (!probed.ok()) {
+    return {SpareKind::kOther, probed.error().ToString()};
+  }
+  return IdentifySpare(array_uuid, path, *probed);
+}
+
+SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path,
+                         const ProbedDevice& probed) {
+  const auto superblock = ReadSuperblock(path, probed);
   if (superblock.ok() && UuidToString(superblock->array_uuid) == array_uuid) {
     if (superblock->is_spare()) {
-      return {SpareKind::kSpare, ""};
+      return {SpareKind::kSpare, "", probed.identity};
     }
     const MemberEntry& self = superblock->members[superblock->index.value];
     const bool joining =
         self.state == MemberState::kJoining && self.uuid == superblock->device_uuid;
     return {joining ? SpareKind::kCutOff : SpareKind::kOther,
-            fmt::format("{} bears the superblock of {}", path.string(), superblock->DeviceName())};
+            fmt::format("{} bears the superblock of {}", path.string(), superblock->DeviceName()),
+            probed.identity};
   }
-  const auto probed = ProbeDevice(path);
-  if (!probed.ok()) {
-    return {SpareKind::kOther, probed.error().ToString()};
-  }
-  const auto content = FindContent(path, probed->size_bytes);
+  const auto content = FindContent(path, probed);
   if (!content.ok()) {
     return {SpareKind::kOther, content.error().ToString()};
   }
   return {content->empty() ? SpareKind::kBlank : SpareKind::kOther,
           fmt::format("{} is no spare of this array (any more): it holds {}; 'eplog spare add "
                       "--force' makes it one",
-                      path.string(), content->empty() ? "nothing" : *content)};
+                      path.string(), content->empty() ? "nothing" : *content),
+          probed.identity};
 }
 
 Status CheckNotListed(const ArrayFile& file, const std::filesystem::path& path) {

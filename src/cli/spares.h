@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/probe.h"
 #include "eplog/status.h"
 #include "format/superblock.h"
 #include "frontend/json.h"
@@ -38,9 +39,13 @@ enum class SpareKind : uint8_t {
 struct SpareFound {
   SpareKind kind = SpareKind::kOther;
   std::string what;  // one line
+  // Which device that was, unless it is kOther.
+  DeviceIdentity identity = {};
 };
 // `array_uuid` as in array.toml. A device that just is a member of the array may look cut off.
 SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path);
+SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path,
+                         const ProbedDevice& probed);
 // That array.toml does not list a member at this path: who is to be there is a replacement, and no
 // spare.
 Status CheckNotListed(const ArrayFile& file, const std::filesystem::path& path);

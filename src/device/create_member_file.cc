@@ -38,12 +38,12 @@ class NewFile {
     }
   }
 
-  Status Open(bool overwrite) {
+  Status Open(const CreateFileOptions& options) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC;
     fd_ = open(path_.c_str(), kFlags | O_EXCL, 0600);
     made_ = fd_ >= 0;
     if (fd_ < 0 && errno == EEXIST) {
-      if (!overwrite) {
+      if (!options.overwrite) {
         return Fail(ErrorCode::kExists, path_ + " exists already");
       }
       fd_ = open(path_.c_str(), kFlags, 0600);
@@ -55,6 +55,10 @@ class NewFile {
     struct stat file {};
     if (fstat(fd_, &file) != 0 || !S_ISREG(file.st_mode)) {
       return Fail(ErrorCode::kInvalidArgument, path_ + " is not a regular file");
+    }
+    identity_ = IdentityOf(file);
+    if (!made_ && options.looked_at) {
+      EPLOG_TRY(CheckIdentity(path_, identity_, *options.looked_at));
     }
     // O_DIRECT is set once the file is ours: an open with it creates the file even where it is then
     // refused.
@@ -74,9 +78,11 @@ class NewFile {
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] bool direct() const { return direct_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const DeviceIdentity& identity() const { return identity_; }
 
  private:
   std::string path_;
+  DeviceIdentity identity_;
   int fd_ = -1;
   bool made_ = false;
   bool kept_ = false;
@@ -174,14 +180,14 @@ Task<Status> SyncFolderOf(IoUringLoop& loop, std::string path) {
 
 }  // namespace
 
-Task<Status> CreateMemberFile(IoUringLoop& loop, std::string path, uint64_t size_bytes,
-                              CreateFileOptions options) {
+Task<Result<DeviceIdentity>> CreateMemberFile(IoUringLoop& loop, std::string path,
+                                              uint64_t size_bytes, CreateFileOptions options) {
   if (size_bytes == 0 || size_bytes % kBlockBytes != 0) {
     co_return Fail(ErrorCode::kInvalidArgument,
                    path + ": a member's size is a multiple of 4096 bytes and not 0");
   }
   NewFile file(path);
-  Status opened = file.Open(options.overwrite);
+  Status opened = file.Open(options);
   EPLOG_CO_TRY(opened);
   if (options.sparse) {
     if (ftruncate(file.fd(), static_cast<off_t>(size_bytes)) != 0) {
@@ -200,7 +206,7 @@ Task<Status> CreateMemberFile(IoUringLoop& loop, std::string path, uint64_t size
   Status folder = co_await sync_folder;
   EPLOG_CO_TRY(folder);
   file.Keep();
-  co_return OkStatus();
+  co_return file.identity();
 }
 
 }  // namespace eplog

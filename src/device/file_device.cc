@@ -80,6 +80,14 @@ DeviceIdentity IdentityOf(const struct stat& file) {
                                : DeviceIdentity{false, file.st_dev, file.st_ino};
 }
 
+Status CheckIdentity(const std::string& path, const DeviceIdentity& now,
+                     const DeviceIdentity& looked_at) {
+  return now == looked_at ? OkStatus()
+                          : Status(Fail(ErrorCode::kBusy,
+                                        path + " is not the device that was looked at: another has "
+                                               "taken its place, and nothing was written to it"));
+}
+
 Result<std::unique_ptr<FileDevice>> FileDevice::Open(IoUringLoop& loop, const std::string& path,
                                                      Options options) {
   std::unique_ptr<FileDevice> device(new FileDevice(loop, path, options));
@@ -134,6 +142,9 @@ Status FileDevice::OpenAndLock() {
     return Fail(ErrorCode::kBusy, path_ + " has become something else while it was opened");
   }
   identity_ = IdentityOf(file);
+  if (options_.looked_at) {
+    EPLOG_TRY(CheckIdentity(path_, identity_, *options_.looked_at));
+  }
   return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
 }
 

@@ -28,6 +28,10 @@ namespace eplog {
 // Of a file or a block device. File systems are no devices with number 0, so that it is never that
 // of something else.
 [[nodiscard]] DeviceIdentity IdentityOf(const struct stat& file);
+// That what a path leads to now is what was looked at there before: whatever took the name
+// meanwhile is not to be overwritten. kBusy.
+[[nodiscard]] Status CheckIdentity(const std::string& path, const DeviceIdentity& now,
+                                   const DeviceIdentity& looked_at);
 
 struct FileDeviceOptions {
   bool read_only = false;
@@ -35,6 +39,8 @@ struct FileDeviceOptions {
   // Punch holes in a regular file on Discard. Off by default: holes halve synchronous writes. A
   // block device that can discard does so in any case.
   bool discard = false;
+  // What the path must lead to: anything else is refused as CheckIdentity does, and not locked.
+  std::optional<DeviceIdentity> looked_at = {};
 };
 
 class FileDevice final : public Device {
@@ -99,14 +105,15 @@ struct CreateFileOptions {
   bool sparse =
       false;  // a hole instead of zeros: quick, but synchronous writes cost twice as much later
   bool overwrite = false;  // an existing file is emptied; otherwise refused with kExists
+  std::optional<DeviceIdentity> looked_at = {};  // the only one that may be emptied
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
 };
 
 // Makes a member file of `size_bytes` (a multiple of 4 KiB): reserved first, so that a full disk is
-// seen at once, then written out with zeros, fsynced, and its directory too. On failure the file is
-// removed if this made it. kBusy: `overwrite` and another process holds it. kNoSpace: says how much
-// was asked for.
-Task<Status> CreateMemberFile(IoUringLoop& loop, std::string path, uint64_t size_bytes,
-                              CreateFileOptions options = {});
+// seen at once, then written out with zeros, fsynced, and its directory too. Which file it is. On
+// failure the file is removed if this made it. kBusy: `overwrite` and another process holds it.
+// kNoSpace: says how much was asked for.
+Task<Result<DeviceIdentity>> CreateMemberFile(IoUringLoop& loop, std::string path,
+                                              uint64_t size_bytes, CreateFileOptions options = {});
 
 }  // namespace eplog

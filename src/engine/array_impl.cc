@@ -333,7 +333,15 @@ Task<Status> ArrayImpl::DeleteVolume(VolumeId volume) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Task<Status> deleting = volumes_.Delete(volume);
+  Task<Status> deleting = volumes_.Delete(volume, std::nullopt);
+  co_return co_await deleting;
+}
+
+Task<Status> ArrayImpl::DeleteVolumeNamed(VolumeId volume, std::string name) {
+  Status status = Writable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> deleting = volumes_.Delete(volume, std::move(name));
   co_return co_await deleting;
 }
 

@@ -55,6 +55,7 @@ class ArrayImpl final : public Array {
   Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) override;
   Task<Status> HideVolume(VolumeId volume) override;
   Task<Status> DeleteVolume(VolumeId volume) override;
+  Task<Status> DeleteVolumeNamed(VolumeId volume, std::string name) override;
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
   [[nodiscard]] std::optional<VolumeInfo> GetVolume(VolumeId volume) const override;

@@ -222,7 +222,7 @@ Task<Status> Volumes::Hide(VolumeId id) {
   co_return co_await append;
 }
 
-Task<Status> Volumes::Delete(VolumeId id) {
+Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_named) {
   Task<AsyncMutex::Guard> locking = changes_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   Task<std::shared_ptr<Gate>> entering = Enter(id, true);
@@ -230,6 +230,10 @@ Task<Status> Volumes::Delete(VolumeId id) {
   const Volume* volume = core_.state->volumes.Find(id);
   if (volume == nullptr || volume->deleting) {
     co_return NoSuchVolume();
+  }
+  if (only_if_named && volume->name != *only_if_named) {
+    co_return Fail(ErrorCode::kNotFound, "no volume is called " + *only_if_named +
+                                             " any more: it was renamed or replaced meanwhile");
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
   Task<Status> append = Append(std::move(records), true, true);
@@ -260,7 +264,7 @@ void Volumes::Open() {
 
 // Whoever used it is gone.
 Task<void> Volumes::DeleteHidden(VolumeId id) {
-  Task<Status> deleting = Delete(id);
+  Task<Status> deleting = Delete(id, std::nullopt);
   const Status status = co_await deleting;
   static_cast<void>(status);  // the array is full or has stopped: the next opening tries again
   background_.Done();

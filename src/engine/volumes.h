@@ -41,7 +41,7 @@ class Volumes {
   Task<Status> Rename(VolumeId id, std::string new_name, bool replace);
   Task<Result<VolumeId>> RenameOver(VolumeId id, std::string new_name);
   Task<Status> Hide(VolumeId id);
-  Task<Status> Delete(VolumeId id);
+  Task<Status> Delete(VolumeId id, std::optional<std::string> only_if_named);
 
   // Resumes what a crash interrupted: freeing the extents of deleted and shrunk volumes, deleting
   // hidden ones.

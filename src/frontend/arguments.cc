@@ -34,6 +34,25 @@ Result<uint32_t> DeviceArgument(const Json& request) {
   return found->get<uint32_t>();
 }
 
+Result<DeviceIdentity> IdentityArgument(const Json& request) {
+  const auto lacking = [] {
+    return Fail(ErrorCode::kInvalidArgument,
+                "the request lacks the identity of the device that was looked at");
+  };
+  const auto found = request.find("identity");
+  if (found == request.end() || !found->is_object()) {
+    return lacking();
+  }
+  const auto block = found->find("block");
+  const auto device = found->find("device");
+  const auto inode = found->find("inode");
+  if (block == found->end() || !block->is_boolean() || device == found->end() ||
+      !device->is_number_unsigned() || inode == found->end() || !inode->is_number_unsigned()) {
+    return lacking();
+  }
+  return DeviceIdentity{block->get<bool>(), device->get<uint64_t>(), inode->get<uint64_t>()};
+}
+
 tl::unexpected<Error> NoSuchVolume(const std::string& name) {
   return Fail(ErrorCode::kNotFound, "no volume is called " + name);
 }

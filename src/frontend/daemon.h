@@ -8,12 +8,12 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/device.h"
 #include "eplog/array.h"
 #include "frontend/fuse_server.h"
 
 namespace eplog {
 
-class Device;
 class IoUringLoop;
 class SpareShelf;
 struct Injection;
@@ -25,9 +25,9 @@ struct ServeOptions {
   // locks), so that who waited for `umount` can open the array. May destroy the array. May be
   // empty.
   std::function<void()> release;
-  // For the verb `replace`: opens a device that joins the array, and what is told when that was
-  // tried: it is kept from then on for as long as the array holds it.
-  std::function<Task<Result<Device*>>(std::string path)> open_device;
+  // For the verb `replace`: opens a device that joins the array, if it is what was looked at, and
+  // what is told when that was tried: it is kept from then on for as long as the array holds it.
+  std::function<Task<Result<Device*>>(std::string path, DeviceIdentity looked_at)> open_device;
   std::function<void(Device& device)> close_device;
   // For the verb `inject`: faults on the member at this path, on all if it is empty.
   std::function<Status(const std::string& path, const Injection& injection)> inject;

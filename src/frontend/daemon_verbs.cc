@@ -139,7 +139,8 @@ Task<Result<Json>> DaemonVerbs::FailDevice(Json request, ProgressSink /*progress
   co_return Json();
 }
 
-// {"device": N, "path": "..."}: what is at the path is overwritten.
+// {"device": N, "path": "...", "identity": {...}}: what is at the path is overwritten, if it is
+// that.
 Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progress*/) {
   Result<uint32_t> device = DeviceArgument(request);
   EPLOG_CO_TRY(device);
@@ -147,7 +148,9 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   if (path == request.end() || !path->is_string() || devices_.open == nullptr) {
     co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
   }
-  Task<Result<Device*>> opening = devices_.open(path->get<std::string>());
+  Result<DeviceIdentity> looked_at = IdentityArgument(request);
+  EPLOG_CO_TRY(looked_at);
+  Task<Result<Device*>> opening = devices_.open(path->get<std::string>(), *looked_at);
   const Result<Device*> opened = co_await opening;
   if (!opened.ok()) {
     Error error = opened.error();
@@ -157,10 +160,8 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
     devices_.close(**opened);
     co_return Fail(ErrorCode::kShutdown, "the array is closing; nothing was replaced");
   }
-  // By what it is: a spare may have been named by another path.
-  const std::string spare = devices_.spares == nullptr ? "" : devices_.spares->PathOf(**opened);
-  Task<Status> replacing = spare.empty() ? array_.ReplaceDevice(*device, **opened)
-                                         : devices_.spares->Use(*device, spare);
+  Task<Status> replacing = devices_.spares == nullptr ? array_.ReplaceDevice(*device, **opened)
+                                                      : devices_.spares->Replace(*device, **opened);
   Status status = co_await replacing;
   devices_.close(**opened);
   EPLOG_CO_TRY(status);
@@ -188,8 +189,8 @@ Task<Result<Json>> DaemonVerbs::Plan(Json request, ProgressSink /*progress*/) {
     co_return Fail(ErrorCode::kReadOnly, "the array is open read-only");
   }
   if (TextArgument(request, "change") == "volume-delete") {
-    Result<VolumeInfo> volume = MayDelete(request);
-    EPLOG_CO_TRY(volume);
+    Status may = MayDelete(request);
+    EPLOG_CO_TRY(may);
   }
   Task<Result<Json>> planning = PlanAsJson(array_, std::move(request));
   co_return co_await planning;
@@ -236,11 +237,13 @@ Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progre
   co_return Json();
 }
 
-// {"path": "..."}: what is at the path is overwritten.
+// {"path": "...", "identity": {...}}: what is at the path is overwritten, if it is that.
 Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/) {
   Result<std::string> path = SparePath(request, devices_.spares);
   EPLOG_CO_TRY(path);
-  Task<Status> adding = devices_.spares->Add(*path);
+  Result<DeviceIdentity> looked_at = IdentityArgument(request);
+  EPLOG_CO_TRY(looked_at);
+  Task<Status> adding = devices_.spares->Add(*path, *looked_at);
   Status status = co_await adding;
   EPLOG_CO_TRY(status);
   co_return Json();
@@ -328,7 +331,7 @@ Task<Result<Json>> DaemonVerbs::ResizeVolume(Json request, ProgressSink /*progre
   co_return Json();
 }
 
-Result<VolumeInfo> DaemonVerbs::MayDelete(const Json& request) const {
+Status DaemonVerbs::MayDelete(const Json& request) const {
   const Result<std::string> name = NameArgument(request);
   EPLOG_TRY(name);
   const std::optional<VolumeInfo> volume = array_.FindVolume(*name);
@@ -339,16 +342,15 @@ Result<VolumeInfo> DaemonVerbs::MayDelete(const Json& request) const {
     return Fail(ErrorCode::kBusy,
                 "volume " + *name + " is open in " + fuse_.mountpoint() + ": close it first");
   }
-  return *volume;
+  return OkStatus();
 }
 
 Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
-  Result<VolumeInfo> volume = MayDelete(request);
-  EPLOG_CO_TRY(volume);
-  Status status = co_await array_.DeleteVolume(volume->id);
+  Result<std::string> name = NameArgument(request);
+  EPLOG_CO_TRY(name);
+  Task<Status> deleting = fuse_.DeleteVolume(*name);
+  Status status = co_await deleting;
   EPLOG_CO_TRY(status);
-  Task<void> notify = fuse_.NotifyNameChanged(volume->name);
-  co_await notify;
   co_return Json();
 }
 

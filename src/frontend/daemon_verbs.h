@@ -8,13 +8,18 @@
 //   volume-create  name, size_bytes   {"id"}
 //   volume-list                       [{"name","id","size_bytes","allocated_bytes"}...], by name
 //   volume-resize  name, size_bytes   null; invalid argument beyond what a volume can be
-//   volume-delete  name               null; busy while a file of the mount is open
+//   volume-delete  name               null; busy while a file of the mount is open; not found if a
+//                                     rename took the name away meanwhile
 //   plan           change, ...        what it would do (plan_json.h); nothing is changed
 //   umount                            null; when everything is durable and the array's devices are
 //                                     let go; busy, and nothing changed, while files are open
 //
-//   spare-add      path                        null; what is there is overwritten
+//   replace        device, path, identity      null; what is there is overwritten
+//   spare-add      path, identity              null; what is there is overwritten
 //   spare-remove   path                        null; not found if it stepped in meanwhile
+//
+// Of `replace` and `spare-add`, `identity` ({"block","device","inode"}) says which device was
+// looked at by this path; busy, and nothing is written, if another is there by now.
 //
 // Changes of volumes are announced to the kernel before they are answered.
 #pragma once
@@ -37,9 +42,11 @@ class SpareKeeper;
 
 class DaemonVerbs {
  public:
-  // Opens what is to become a member of the array. Whoever provides this owns the device, for as
-  // long as the array holds it and until he is told that nobody here needs it any more.
-  using OpenDevice = std::function<Task<Result<Device*>>(std::string path)>;
+  // Opens what is to become a member of the array, if it is what was looked at. Whoever provides
+  // this owns the device, for as long as the array holds it and until he is told that nobody here
+  // needs it any more.
+  using OpenDevice =
+      std::function<Task<Result<Device*>>(std::string path, DeviceIdentity looked_at)>;
   using CloseDevice = std::function<void(Device& device)>;
   // Faults on a member, by its path; on all if it is empty.
   using Inject = std::function<Status(const std::string& path, const Injection& injection)>;
@@ -84,8 +91,8 @@ class DaemonVerbs {
   Task<Result<Json>> RemoveSpare(Json request, ProgressSink progress);
   Task<Result<Json>> Umount(Json request, ProgressSink progress);
 
-  // The volume that is named, if nobody has it open.
-  [[nodiscard]] Result<VolumeInfo> MayDelete(const Json& request) const;
+  // The volume that is named is there, and nobody has it open.
+  [[nodiscard]] Status MayDelete(const Json& request) const;
 
   Array& array_;
   FuseServer& fuse_;

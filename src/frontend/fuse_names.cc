@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "frontend/arguments.h"
 #include "frontend/fuse_session.h"
 
 namespace eplog {
@@ -209,15 +210,39 @@ void FuseSession::ForgetLookups(const FuseNodePtr& node, uint64_t lookups) {
   RemoveIfUnused(node);
 }
 
-Task<Status> FuseSession::RemoveNode(FuseNodePtr node) {
+Task<Status> FuseSession::RemoveNode(FuseNodePtr node, std::optional<std::string> only_if_named) {
   node->gone = true;
-  Status status = co_await array_.DeleteVolume(node->id);
+  Task<Status> deleting = only_if_named
+                              ? array_.DeleteVolumeNamed(node->id, std::move(*only_if_named))
+                              : array_.DeleteVolume(node->id);
+  Status status = co_await deleting;
   if (status.ok()) {
     nodes_.erase(node->id.value);
   } else {
     node->gone = false;
   }
   co_return status;
+}
+
+Task<Status> FuseSession::DeleteVolume(std::string name) {
+  const std::optional<VolumeInfo> info = Find(name);
+  if (!info) {
+    co_return NoSuchVolume(name);
+  }
+  if (IsOpen(info->id)) {
+    co_return Fail(ErrorCode::kBusy,
+                   "volume " + name + " is open in " + mountpoint() + ": close it first");
+  }
+  const FuseNodePtr node = NodeOf(*info);
+  Task<Status> removing = RemoveNode(node, name);
+  Status removed = co_await removing;
+  if (!removed.ok()) {
+    RemoveIfUnused(node);  // a rename may have hidden it meanwhile, and left it to us
+    co_return removed;
+  }
+  Task<void> notify = NotifyNameChanged(name);
+  co_await notify;
+  co_return OkStatus();
 }
 
 void FuseSession::RemoveIfUnused(const FuseNodePtr& node) {

@@ -34,6 +34,9 @@ Task<void> FuseServer::NotifyVolumeChanged(VolumeId volume) {
 Task<void> FuseServer::NotifyNameChanged(std::string name) {
   return session_->NotifyNameChanged(std::move(name));
 }
+Task<Status> FuseServer::DeleteVolume(std::string name) {
+  return session_->DeleteVolume(std::move(name));
+}
 bool FuseServer::IsOpen(VolumeId volume) const {
   return session_->IsOpen(volume);
 }

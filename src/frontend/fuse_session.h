@@ -117,6 +117,7 @@ class FuseSession {
   Task<void> UnmountForced();
   Task<void> NotifyVolumeChanged(VolumeId volume);
   Task<void> NotifyNameChanged(std::string name);
+  Task<Status> DeleteVolume(std::string name);
   [[nodiscard]] bool IsOpen(VolumeId volume) const;
   [[nodiscard]] const std::string& mountpoint() const { return options_.mountpoint; }
 
@@ -144,7 +145,7 @@ class FuseSession {
   static void SetInRam(FuseNode& node, const struct stat& wanted, int which);
   Task<void> Create(FuseRequest request, std::string name, mode_t mode, int flags, bool open);
   Task<void> Unlink(FuseRequest request, std::string name);
-  Task<Status> RemoveNode(FuseNodePtr node);
+  Task<Status> RemoveNode(FuseNodePtr node, std::optional<std::string> only_if_named = {});
   void RemoveIfUnused(const FuseNodePtr& node);
   Task<void> RemoveUnused(FuseNodePtr node);
   void ReplyEntry(FuseRequest request, const FuseNodePtr& node);

@@ -11,8 +11,11 @@
 
 namespace eplog {
 
-HelperThread::HelperThread(IoUringLoop& loop)
-    : loop_(loop), event_fd_(::eventfd(0, EFD_CLOEXEC)), finished_(loop) {
+HelperThread::HelperThread(IoUringLoop& loop, size_t most_threads)
+    : loop_(loop),
+      most_threads_(most_threads),
+      event_fd_(::eventfd(0, EFD_CLOEXEC)),
+      finished_(loop) {
   EPLOG_CHECK(event_fd_ >= 0, "no descriptor left for an eventfd");
 }
 
@@ -21,18 +24,18 @@ HelperThread::~HelperThread() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_one();
-  if (thread_.joinable()) {
-    thread_.join();
+  wake_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
   }
   ::close(event_fd_);
 }
 
 Status HelperThread::Start() {
-  if (!thread_.joinable()) {
-    thread_ = TryStartThread([this] { ThreadMain(); });
+  if (threads_.empty()) {
+    StartThread();
   }
-  return thread_.joinable() ? OkStatus() : Status(FailNoThread());
+  return threads_.empty() ? Status(FailNoThread()) : OkStatus();
 }
 
 Task<Status> HelperThread::Run(std::function<void()> work) {
@@ -44,6 +47,9 @@ Task<Status> HelperThread::Run(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(&job);
+    if (queue_.size() > threads_.size() - busy_ && threads_.size() < most_threads_) {
+      StartThread();  // else one of those that there are does it
+    }
   }
   wake_.notify_one();
   if (!collecting_) {
@@ -56,6 +62,13 @@ Task<Status> HelperThread::Run(std::function<void()> work) {
   co_return OkStatus();
 }
 
+void HelperThread::StartThread() {
+  std::thread thread = TryStartThread([this] { ThreadMain(); });
+  if (thread.joinable()) {
+    threads_.push_back(std::move(thread));
+  }
+}
+
 void HelperThread::ThreadMain() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -65,9 +78,11 @@ void HelperThread::ThreadMain() {
     }
     Job* job = queue_.front();
     queue_.pop_front();
+    ++busy_;
     lock.unlock();
     job->work();
     lock.lock();
+    --busy_;
     ended_.push_back(job);
     const uint64_t one = 1;
     const ssize_t written = ::write(event_fd_, &one, sizeof(one));

@@ -1,7 +1,8 @@
 // HelperThread: runs the few system calls that may block until this very process has served further
 // requests (umount, syncfs, invalidation of the kernel's cache), so that the loop never waits for
-// itself, and those that wait for a device (opening it). Jobs run one after the other and end: what
-// a device may never answer is given up by its job. They touch nothing that belongs to the loop.
+// itself, and those that wait for a device (opening it). Jobs begin in order, one after the other,
+// or, with more threads, each without waiting for those before; and they end: what may never be
+// answered is given up by its job. They touch nothing that belongs to the loop.
 #pragma once
 
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/result.h"
 #include "runtime/sync.h"
@@ -21,7 +23,7 @@ class IoUringLoop;
 
 class HelperThread {
  public:
-  explicit HelperThread(IoUringLoop& loop);
+  explicit HelperThread(IoUringLoop& loop, size_t most_threads = 1);
   // Nothing is running or waiting.
   ~HelperThread();
   HelperThread(const HelperThread&) = delete;
@@ -29,8 +31,8 @@ class HelperThread {
 
   // Now, so that no job is refused for want of a thread.
   [[nodiscard]] Status Start();
-  // After `job` ran on the thread, which starts with the first one. Fails where no thread can be
-  // had: the job was not run, and the next one tries again.
+  // After `job` ran on a thread; they start when there is nobody for a job. Fails where there is none
+  // and none can be had: the job was not run, and the next one tries again.
   Task<Status> Run(std::function<void()> job);
 
  private:
@@ -39,20 +41,23 @@ class HelperThread {
     bool done = false;  // on the loop's side
   };
 
+  void StartThread();
   void ThreadMain();
   Task<void> Collect();
 
   IoUringLoop& loop_;
+  const size_t most_threads_;
   int event_fd_ = -1;
   Event finished_;
   size_t outstanding_ = 0;  // jobs whose end the loop has not seen
   bool collecting_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::deque<Job*> queue_;
   std::deque<Job*> ended_;
+  size_t busy_ = 0;  // threads
   bool stop_ = false;
 };
 

@@ -9,21 +9,6 @@
 namespace eplog {
 namespace {
 
-// Of nothing that is open if there is none.
-DeviceIdentity IdentityArgument(const Json& request) {
-  const auto found = request.find("identity");
-  if (found == request.end() || !found->is_object()) {
-    return {};
-  }
-  const auto number = [&](const char* key) {
-    const auto value = found->find(key);
-    return value != found->end() && value->is_number_unsigned() ? value->get<uint64_t>() : 0;
-  };
-  const auto block = found->find("block");
-  return {block != found->end() && block->is_boolean() && block->get<bool>(), number("device"),
-          number("inode")};
-}
-
 Json StandingToJson(const Standing& standing) {
   return {{"state", ArrayStateName(standing.state)},
           {"devices_not_ok", standing.devices_not_ok},
@@ -68,7 +53,9 @@ Result<Asked> Understand(const Array& array, const Json& request) {
     EPLOG_TRY(size);
     asked.change.kind = Change::Kind::kReplaceDevice;
     asked.change.replacement = TextArgument(request, "path");
-    asked.change.replacement_identity = IdentityArgument(request);
+    const Result<DeviceIdentity> identity = IdentityArgument(request);
+    EPLOG_TRY(identity);
+    asked.change.replacement_identity = *identity;
     asked.change.replacement_bytes = *size;
     asked.document["replacement"] = {{"path", asked.change.replacement}, {"size_bytes", *size}};
     return AskedOfDevice(array, request, std::move(asked));

@@ -2,7 +2,7 @@
 //
 //   {"change":"fail","device":N}
 //   {"change":"replace","device":N,"path":"...","size_bytes":N,
-//    "identity":{"block":BOOL,"device":N,"inode":N}}     of the replacement, if it is there
+//    "identity":{"block":BOOL,"device":N,"inode":N}}     of the replacement; zeros: it is not there
 //   {"change":"volume-delete","name":"..."}
 //   {"change":"scrub"}
 #pragma once

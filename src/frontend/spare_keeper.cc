@@ -47,6 +47,8 @@ Task<void> SpareKeeper::Stop() {
   while (running_) {
     co_await wake_.Wait();
   }
+  Task<void> opened = openings_.Wait();
+  co_await opened;
   // Verbs that were on their way.
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
@@ -62,6 +64,7 @@ void SpareKeeper::Notice(const ArrayEvent& event) {
     case EventKind::kDeviceFailed:
     case EventKind::kLogDeviceLost:
     case EventKind::kRebuildStarted:  // another may be taken in now
+      look_again_ = true;
       Wake();
       break;
     default:
@@ -74,10 +77,11 @@ Task<void> SpareKeeper::LookAround() {
   const AsyncMutex::Guard guard = co_await locking;
   Task<void> settling = Settle();
   co_await settling;
-  Task<void> opening = OpenMissing();
-  co_await opening;
+  if (std::exchange(look_again_, false)) {
+    OpenMissing();
+  }
   had_any_ = had_any_ || !spares_.empty();
-  looked_ = true;
+  looked_ = looked_ || opening_.empty();
   wake_.NotifyAll();
   const size_t devices = array_.GetStatus().devices.size();
   for (uint32_t i = 0; i < devices && !stopping_; ++i) {
@@ -102,16 +106,62 @@ Task<void> SpareKeeper::Settle() {
   }
 }
 
-Task<void> SpareKeeper::OpenMissing() {
-  for (size_t i = 0; i < spares_.size() && !stopping_; ++i) {
-    if (spares_[i].open.device != nullptr || spares_[i].failed) {
-      continue;
+// Beside all else: one that hangs delays none that is well.
+void SpareKeeper::OpenMissing() {
+  for (const Spare& spare : spares_) {
+    if (spare.open.device == nullptr && !spare.failed && opening_.insert(spare.path).second) {
+      openings_.Add();
+      loop_.Spawn(Open(spare.path));
     }
-    Task<Result<SpareDevice>> opening = shelf_.Open(spares_[i].path);
-    Result<SpareDevice> opened = co_await opening;
-    spares_[i].why = opened.ok() ? "" : opened.error().ToString();
-    spares_[i].open = opened.ok() ? *opened : SpareDevice{};
   }
+}
+
+Task<void> SpareKeeper::Open(std::string path) {
+  Task<Result<SpareDevice>> opening = shelf_.Open(path);
+  Result<SpareDevice> opened = co_await opening;
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  // It may have become a member meanwhile, by hand.
+  const bool member = opened.ok() && array_.Holds(*opened->device);
+  if (stopping_ || member || Find(path) == nullptr) {
+    shelf_.Close(path);
+  } else {
+    Task<Status> accepting = Accept(path, std::move(opened));
+    const Status accepted = co_await accepting;
+    static_cast<void>(accepted);  // it is missing, and says why
+  }
+  opening_.erase(path);
+  Wake();
+  openings_.Done();
+}
+
+// When nothing else happens to spares, and this one is not being opened.
+Task<AsyncMutex::Guard> SpareKeeper::TurnOf(std::string path) {
+  while (true) {
+    Task<AsyncMutex::Guard> locking = turn_.Lock();
+    AsyncMutex::Guard guard = co_await locking;
+    if (!opening_.contains(path)) {
+      co_return guard;
+    }
+    guard.Release();
+    co_await wake_.Wait();
+  }
+}
+
+// What was found at the path, for use from now on.
+Task<Status> SpareKeeper::Accept(std::string path, Result<SpareDevice> opened) {
+  Status usable = opened.ok() ? OkStatus() : Status(Fail(opened.error()));
+  if (opened.ok() && opened->wiped) {
+    Task<Status> marking = shelf_.PutBack(path);
+    usable = co_await marking;
+    if (!usable.ok()) {
+      shelf_.Close(path);
+    }
+  }
+  Spare& spare = *Find(path);
+  spare.open = usable.ok() ? *opened : SpareDevice{};
+  spare.why = usable.ok() ? "" : usable.error().ToString();
+  co_return usable;
 }
 
 // ----------------------------------------------------------------------------------- stepping in
@@ -145,14 +195,14 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
   while (MayFill(device)) {
     const std::string path = PickFor(lost.role);
     if (path.empty()) {
-      if (had_any_ && unfilled_.insert(lost.name).second) {
+      if (had_any_ && opening_.empty() && unfilled_.insert(lost.name).second) {
         Tell(EventKind::kNoSpare, lost.name,
              "no spare is left that fits " + lost.name + ": replace it, or add one");
       }
       co_return;
     }
     Error why;
-    Task<Outcome> stepping = StepIn(device, path, why);
+    Task<Outcome> stepping = StepIn(device, path, nullptr, why);
     if (co_await stepping != Outcome::kTryAnother) {
       co_return;
     }
@@ -160,23 +210,26 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
 }
 
 // Another device may be at its path since it was opened, or none: what went to the one that is open
-// would not be found there at the next opening.
-Task<Status> SpareKeeper::LookAgain(std::string path) {
+// would not be found there at the next opening. `only`: no other is to be used; may be null.
+Task<Status> SpareKeeper::LookAgain(std::string path, const Device* only) {
   Task<Result<SpareDevice>> opening = shelf_.Open(path);
-  const Result<SpareDevice> opened = co_await opening;
-  Spare& spare = *Find(path);
-  spare.open = opened.ok() ? *opened : SpareDevice{};
-  spare.why = opened.ok() ? "" : opened.error().ToString();
-  if (!opened.ok()) {
-    Error error = opened.error();
-    co_return Fail(std::move(error));
+  Result<SpareDevice> opened = co_await opening;
+  const bool another = opened.ok() && only != nullptr && opened->device != only;
+  Task<Status> accepting = Accept(path, std::move(opened));
+  Status accepted = co_await accepting;
+  EPLOG_CO_TRY(accepted);
+  if (another) {
+    co_return Fail(ErrorCode::kBusy, path +
+                                         " is not the device that was looked at: another spare "
+                                         "has taken its place");
   }
   co_return OkStatus();
 }
 
-Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path, Error& why) {
+Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path,
+                                               const Device* only, Error& why) {
   const std::string name = array_.GetStatus().devices[device].name;
-  Task<Status> looking = LookAgain(path);
+  Task<Status> looking = LookAgain(path, only);
   const Status there = co_await looking;
   if (!there.ok()) {
     why = there.error();
@@ -201,12 +254,12 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   if (why.code == ErrorCode::kInvalidArgument) {
     co_return Outcome::kLater;  // refused, the spare untouched; who is before us wakes us
   }
-  Spare& spare = *Find(path);
   if (why.code == ErrorCode::kBusy) {  // somebody else was quicker
     Task<Status> back = shelf_.PutBack(path);
     const Status status = co_await back;
-    spare.failed = !status.ok();
-    spare.why = status.ok() ? "" : status.error().ToString();
+    if (!status.ok()) {
+      GiveUp(path, status.error());
+    }
     co_return Outcome::kLater;
   }
   if (!MayFill(device)) {
@@ -217,7 +270,7 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
   }
   GiveUp(path, why);
   Tell(EventKind::kSpareFailed, name,
-       "the spare " + path + " failed when it was to step in for " + name + ": " + spare.why);
+       "the spare " + path + " failed when it was to step in for " + name + ": " + why.ToString());
   co_return Outcome::kTryAnother;
 }
 
@@ -245,34 +298,37 @@ Status SpareKeeper::CheckNoMember(const std::string& path) const {
   return OkStatus();
 }
 
-Task<Status> SpareKeeper::Add(std::string path) {
-  Task<AsyncMutex::Guard> locking = turn_.Lock();
+Task<Status> SpareKeeper::Add(std::string path, DeviceIdentity looked_at) {
+  Task<AsyncMutex::Guard> locking = TurnOf(path);
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
   if (const Spare* known = Find(path); known != nullptr && known->open.device != nullptr) {
     co_return Fail(ErrorCode::kExists, path + " is a spare already");
   }
-  Task<Result<SpareDevice>> adding = shelf_.Add(path);
+  Task<Result<SpareDevice>> adding = shelf_.Add(path, looked_at);
   const Result<SpareDevice> added = co_await adding;
   EPLOG_CO_TRY(added);
   std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
   spares_.push_back({path, *added, false, ""});
   had_any_ = true;
+  look_again_ = true;
   Wake();
   co_return OkStatus();
 }
 
 Task<Status> SpareKeeper::Remove(std::string path) {
-  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  Task<AsyncMutex::Guard> locking = TurnOf(path);
   const AsyncMutex::Guard guard = co_await locking;
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
   Task<Status> removing = shelf_.Remove(path);
   Status removed = co_await removing;
-  EPLOG_CO_TRY(removed);
-  std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
-  co_return OkStatus();
+  const std::vector<std::string> listed = shelf_.Listed();
+  if (std::find(listed.begin(), listed.end(), path) == listed.end()) {  // also if it was not wiped
+    std::erase_if(spares_, [&](const Spare& spare) { return spare.path == path; });
+  }
+  co_return removed;
 }
 
 std::string SpareKeeper::PathOf(const Device& device) const {
@@ -282,20 +338,21 @@ std::string SpareKeeper::PathOf(const Device& device) const {
   return spare == spares_.end() ? std::string() : spare->path;
 }
 
-Task<Status> SpareKeeper::Use(uint32_t device, std::string path) {
+Task<Status> SpareKeeper::Replace(uint32_t device, Device& replacement) {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
+  const std::string path = PathOf(replacement);
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
-  const Spare* const spare = Find(path);
-  if (spare == nullptr || spare->open.device == nullptr) {
-    co_return Fail(ErrorCode::kBusy, path + " has stepped in for another device meanwhile");
+  if (path.empty()) {
+    Task<Status> replacing = array_.ReplaceDevice(device, replacement);
+    co_return co_await replacing;
   }
   if (device >= array_.GetStatus().devices.size()) {
     co_return Fail(ErrorCode::kInvalidArgument, "no such device");
   }
   Error why;
-  Task<Outcome> stepping = StepIn(device, path, why);
+  Task<Outcome> stepping = StepIn(device, path, &replacement, why);
   if (co_await stepping != Outcome::kSteppedIn) {
     co_return Fail(std::move(why));
   }

@@ -33,6 +33,9 @@ struct SpareDevice {
   Device* device = nullptr;  // borrowed, until the shelf is told to remove it
   bool fits_ssd = false;
   bool fits_log = false;
+  // It was cut off while it stepped in, and nothing says that it is a spare: PutBack before it is
+  // used.
+  bool wiped = false;
 };
 
 // Whoever owns devices and array.toml. Spares are named by the absolute paths under which they are
@@ -45,17 +48,19 @@ class SpareShelf {
 
   // What array.toml lists.
   [[nodiscard]] virtual std::vector<std::string> Listed() const = 0;
-  // A listed device that is no member of the array: opened, and made a spare again if it was only
-  // cut off while stepping in. Again for one that is open already: then it is the same device if
-  // it still is what is at the path. An error says why it cannot be used; what was open is closed.
+  // A listed device that is no member of the array: looked at and opened; nothing is written to it.
+  // Again for one that is open already: then it is the same device if it still is what is at the
+  // path. An error says why it cannot be used; what was open is closed.
   virtual Task<Result<SpareDevice>> Open(std::string path) = 0;
-  // Makes the device a spare, whatever it holds, and lists it. Durable on return.
-  virtual Task<Result<SpareDevice>> Add(std::string path) = 0;
+  // Makes the device that was looked at a spare, whatever it holds, and lists it. Durable on
+  // return. kBusy: it is another that is at the path. After an error it is closed.
+  virtual Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity looked_at) = 0;
   // It is not used any more, and stays listed.
   virtual void Close(const std::string& path) = 0;
-  // Makes it a spare again after it was wiped for nothing.
+  // Makes what is open a spare again after it was wiped for nothing.
   virtual Task<Status> PutBack(std::string path) = 0;
-  // Takes it from the list and wipes what makes it a spare. kNotFound: it is none.
+  // Takes it from the list and wipes what makes it a spare. kNotFound: it is none. Once it is not
+  // listed any more it is closed, also after an error.
   virtual Task<Status> Remove(std::string path) = 0;
   // Writes down that this member is at `path` from now on.
   virtual Task<Status> Joined(std::string member, std::string path) = 0;
@@ -73,7 +78,8 @@ class SpareKeeper {
         shelf_(shelf),
         tell_(std::move(tell)),
         wake_(loop),
-        turn_(loop) {}
+        turn_(loop),
+        openings_(loop) {}
 
   // Until Stop.
   Task<void> Run();
@@ -85,13 +91,14 @@ class SpareKeeper {
   void Notice(const ArrayEvent& event);
 
   // Steps in at once if the array lacks what it fits. kExists: it is a spare already.
-  Task<Status> Add(std::string path);
+  Task<Status> Add(std::string path, DeviceIdentity looked_at);
   // kNotFound: it is no spare, or stepped in meanwhile.
   Task<Status> Remove(std::string path);
   // Under which path this device is a spare that can be used; empty: it is none.
   [[nodiscard]] std::string PathOf(const Device& device) const;
-  // This spare for this device, chosen by hand.
-  Task<Status> Use(uint32_t device, std::string path);
+  // This one for this device, chosen by hand: a spare or not. Nothing else happens to spares
+  // meanwhile.
+  Task<Status> Replace(uint32_t device, Device& replacement);
 
   // As `status` shows them: spare0, spare1, ...
   [[nodiscard]] std::vector<DeviceStatus> List() const;
@@ -107,10 +114,13 @@ class SpareKeeper {
 
   Task<void> LookAround();
   Task<void> Settle();
-  Task<void> OpenMissing();
+  void OpenMissing();
+  Task<void> Open(std::string path);
+  Task<AsyncMutex::Guard> TurnOf(std::string path);
   Task<void> Fill(uint32_t device);
-  Task<Outcome> StepIn(uint32_t device, std::string path, Error& why);
-  Task<Status> LookAgain(std::string path);
+  Task<Outcome> StepIn(uint32_t device, std::string path, const Device* only, Error& why);
+  Task<Status> LookAgain(std::string path, const Device* only);
+  Task<Status> Accept(std::string path, Result<SpareDevice> opened);
   void GiveUp(const std::string& path, const Error& why);
   [[nodiscard]] Status CheckNoMember(const std::string& path) const;
   [[nodiscard]] bool MayFill(uint32_t device) const;
@@ -124,11 +134,14 @@ class SpareKeeper {
   SpareShelf& shelf_;
   EventSink tell_;
   Event wake_;
-  AsyncMutex turn_;  // one change of the spares at a time
+  AsyncMutex turn_;  // one change of the spares at a time; nobody who has it waits for an opening_
   std::vector<Spare> spares_;
+  std::set<std::string> opening_;  // paths that are just being looked at, beside all else
+  WaitGroup openings_;
   bool had_any_ = false;            // in this life
   std::set<std::string> unfilled_;  // members for which none was left, as told
   bool looked_ = false;
+  bool look_again_ = true;  // at what is missing: something has happened since
   bool woken_ = false;
   bool running_ = false;
   bool stopping_ = false;

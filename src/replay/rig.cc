@@ -166,8 +166,9 @@ Status Rig::MakeFiles(IoUringLoop& loop, const ReplaySettings& settings, const R
     const std::string path =
         settings.directory + "/eplog-replay-" + name + "-" + NameOf(settings, i);
     const uint64_t bytes = i >= settings.ssds ? sizes.log_bytes : sizes.ssd_bytes;
-    EPLOG_TRY(RunTask(loop, CreateMemberFile(loop, path, bytes, {.sparse = true})));
-    auto opened = FileDevice::Open(loop, path);
+    const auto made = RunTask(loop, CreateMemberFile(loop, path, bytes, {.sparse = true}));
+    EPLOG_TRY(made);
+    auto opened = FileDevice::Open(loop, path, {.looked_at = *made});
     ::unlink(path.c_str());
     if (!opened.ok()) {
       return Fail(std::move(opened).error());

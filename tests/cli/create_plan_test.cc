@@ -275,5 +275,88 @@ TEST_F(CreatePlanTest, LongDirectoryNamesAreCutBetweenLetters) {
   EXPECT_EQ(plan->options.name, name.substr(0, 62));
 }
 
+// ------------------------------------------------------------------- what became of the plan
+
+class CreateAsPlanned : public CreatePlanTest {
+ protected:
+  // Of three devices.
+  CreateRequest OfDevices() {
+    CreateRequest request = Request();
+    request.level = 5;
+    request.ssds = At("a") + "," + At("b") + "," + At("c");
+    request.logs = "1";
+    request.device_size = "";
+    request.log_size = "8M";
+    request.sparse = true;
+    for (const char* name : {"a", "b", "c"}) {
+      dir_.WriteSparse(name, 16 * kMib);
+    }
+    return request;
+  }
+  [[nodiscard]] std::string At(const std::string& name) const {
+    return (dir_.path() / name).string();
+  }
+  // Something else has the path from now on.
+  void Swap(const std::string& name) const {
+    std::filesystem::rename(At(name), At("away"));
+    dir_.Write(name, std::string(16 * kMib, 'x'));
+  }
+  void ExpectNotTouched(const std::string& name) const {
+    std::ifstream in(At(name), std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    EXPECT_EQ(content == std::string(16 * kMib, 'x'), true) << "it was written to";
+  }
+  static void ExpectAnother(const Status& refused) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+    EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos)
+        << refused.error().message;
+  }
+};
+
+TEST_F(CreateAsPlanned, OfWhatWasLookedAt) {
+  auto plan = PlanCreate(OfDevices());
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const Status done = CarryOut(*plan, false);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_TRUE(LoadArrayFile(At("array")).ok());
+}
+
+TEST_F(CreateAsPlanned, WhatTookTheNameOfADeviceIsNotWrittenTo) {
+  auto plan = PlanCreate(OfDevices());
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  Swap("b");
+  ExpectAnother(CarryOut(*plan, true));
+  ExpectAnother(CarryOut(*plan, false));
+  ExpectNotTouched("b");
+  EXPECT_FALSE(std::filesystem::exists(At("array")));
+}
+
+TEST_F(CreateAsPlanned, WhatTookTheNameOfAFileToBeReplacedIsNotEmptied) {
+  CreateRequest request = OfDevices();
+  request.force = true;
+  std::filesystem::create_directory(At("array"));
+  dir_.Write("array/log0", "old");
+  auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  Swap("array/log0");
+  ExpectAnother(CarryOut(*plan, false));
+  ExpectNotTouched("array/log0");
+}
+
+// Nothing was there when the plan was made.
+TEST_F(CreateAsPlanned, WhatCameWhereAFileWasToBeMadeIsNotEmptied) {
+  CreateRequest request = OfDevices();
+  request.force = true;
+  auto plan = PlanCreate(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  std::filesystem::create_directory(At("array"));
+  dir_.Write("array/log0", std::string(16 * kMib, 'x'));
+  const Status refused = CarryOut(*plan, false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kExists);
+  ExpectNotTouched("array/log0");
+}
+
 }  // namespace
 }  // namespace eplog::cli

@@ -21,6 +21,7 @@
 #include "cli/make_file.h"
 #include "cli/probe.h"
 #include "cli/spare_shelf.h"
+#include "tests/cli/hanging_file.h"
 #include "tests/cli/held_close.h"
 #include "tests/cli/temp_dir.h"
 
@@ -114,14 +115,35 @@ class Sessions : public testing::Test {
     };
     EXPECT_TRUE(session_->Run(sleeping(session_->loop())).ok());
   }
+  static DeviceIdentity Identity(const std::filesystem::path& path) {
+    const auto identity = IdentifyDevice(path);
+    EXPECT_TRUE(identity.ok());
+    return identity.value_or(DeviceIdentity());
+  }
+  // What is there now is what was looked at.
+  Result<Device*> OpenDevice(const std::filesystem::path& path) {
+    return session_->Run(session_->OpenDevice(path.string(), Identity(path)));
+  }
   Status Replace(uint32_t device, const std::filesystem::path& path) {
-    auto opened = session_->Run(session_->OpenDevice(path.string()));
+    auto opened = OpenDevice(path);
     if (!opened.ok()) {
       return Fail(std::move(opened).error());
     }
     Status replaced = session_->Run(session_->array().ReplaceDevice(device, **opened));
     session_->CloseDevice(**opened);
     return replaced;
+  }
+  // Beside all else.
+  template <typename T>
+  void Begin(Task<T> task, std::optional<T>& result) {
+    const auto store = [](Task<T> running, std::optional<T>* into) -> Task<void> {
+      into->emplace(co_await running);
+    };
+    session_->loop().Start(store(std::move(task), &result));
+  }
+  template <typename T>
+  void WaitFor(const std::optional<T>& result) {
+    ASSERT_TRUE(session_->loop().RunUntil([&] { return result.has_value(); }));
   }
   [[nodiscard]] DeviceState StateOf(uint32_t device) const {
     return session_->array().GetStatus().devices[device].state;
@@ -197,6 +219,68 @@ TEST_F(Sessions, MembersThatAreOutAreClosed) {
   Close();
 }
 
+// Whatever took the name of what was looked at, even a spare that is open already, is somebody's.
+TEST_F(Sessions, OnlyWhatWasLookedAtIsOpened) {
+  Open();
+  dir_.WriteSparse("new", kSsdBytes);
+  dir_.WriteSparse("precious", kSsdBytes);
+  const DeviceIdentity looked_at = Identity(At("new"));
+  const auto opened = OpenDevice(At("precious"));
+  ASSERT_TRUE(opened.ok());
+  std::filesystem::rename(At("new"), At("away"));
+  std::filesystem::rename(At("precious"), At("new"));
+  for (int round = 0; round < 2; ++round) {  // while it is open, and when it is not
+    const auto refused = session_->Run(session_->OpenDevice(At("new").string(), looked_at));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+    EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+    EXPECT_EQ(session_->open_devices(), round == 0 ? 5U : 4U);
+    if (round == 0) {
+      session_->CloseDevice(**opened);
+      Turn();
+    }
+  }
+  std::filesystem::rename(At("new"), At("precious"));
+  std::filesystem::rename(At("away"), At("new"));
+  EXPECT_TRUE(session_->Run(session_->OpenDevice(At("new").string(), looked_at)).ok());
+  Close();
+}
+
+TEST_F(Sessions, DeviceThatHangsDelaysNoOther) {
+  Open();
+  HangingFile hangs(dir_.WriteSparse("hangs", kSsdBytes));
+  EPLOG_NEEDS_HANGING(hangs);
+  dir_.WriteSparse("well", kSsdBytes);
+  std::optional<Result<Device*>> hanging;
+  Begin(session_->OpenDevice(At("hangs").string(), Identity(At("hangs"))), hanging);
+  EXPECT_TRUE(OpenDevice(At("well")).ok());
+  EXPECT_FALSE(hanging) << "it was waited for";
+  hangs.LetGo();
+  WaitFor(hanging);
+  EXPECT_TRUE(hanging->ok());
+  Close();
+}
+
+// As when an unmount overtakes a replacement: there is no array for it any more.
+TEST_F(Sessions, DeviceThatComesOpenWhenTheArrayIsGoneIsLetGo) {
+  Open();
+  HangingFile late(dir_.WriteSparse("late", kSsdBytes));
+  EPLOG_NEEDS_HANGING(late);
+  std::optional<Result<Device*>> opening;
+  Begin(session_->OpenDevice(At("late").string(), Identity(At("late"))), opening);
+  while (!late.waited_for()) {
+    Turn(1000);
+  }
+  ASSERT_TRUE(session_->Run(session_->array().Close()).ok());
+  session_->Release();
+  late.LetGo();
+  WaitFor(opening);
+  ASSERT_FALSE(opening->ok());
+  EXPECT_EQ(opening->error().code, ErrorCode::kShutdown);
+  EXPECT_EQ(session_->open_devices(), 0U);
+  EXPECT_TRUE(FileDevice::Open(session_->loop(), At("late").string()).ok()) << "it is held still";
+}
+
 // Its lock too: whoever takes a failed device out may use it for something else at once.
 TEST_F(Sessions, FailedMemberIsUnlocked) {
   Open();
@@ -220,7 +304,7 @@ TEST_F(Sessions, MemberIsKnownByEveryPath) {
   std::filesystem::create_symlink("ssd1", At("link"));
   std::filesystem::create_hard_link(At("ssd1"), At("hard"));
   for (const char* name : {"ssd1", "link", "hard"}) {
-    const auto opened = session_->Run(session_->OpenDevice(At(name).string()));
+    const auto opened = OpenDevice(At(name));
     ASSERT_FALSE(opened.ok()) << name;
     EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(opened.error().message.find("in use"), std::string::npos) << opened.error().message;
@@ -241,7 +325,7 @@ TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
   Turn();
   EXPECT_EQ(StateOf(1), DeviceState::kFailed);
   EXPECT_EQ(session_->open_devices(), 4U);
-  const auto again = session_->Run(session_->OpenDevice(At("ssd1").string()));
+  const auto again = OpenDevice(At("ssd1"));
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.error().message.find("did not answer"), std::string::npos);
   // Another device may have its path by now.
@@ -483,7 +567,7 @@ TEST_F(SpareShelves, NoSpareWhereAMemberIsListed) {
   dir_.WriteSparse("ssd0", kSsdBytes);
   {
     FileSpareShelf shelf = Shelf();
-    const auto added = session_->Run(shelf.Add(At("ssd0").string()));
+    const auto added = session_->Run(shelf.Add(At("ssd0").string(), Identity(At("ssd0"))));
     ASSERT_FALSE(added.ok());
     EXPECT_EQ(added.error().code, ErrorCode::kExists);
     EXPECT_NE(added.error().message.find("eplog replace"), std::string::npos);
@@ -499,7 +583,7 @@ TEST_F(SpareShelves, OpenedAgainItIsWhatIsThereNow) {
   {
     FileSpareShelf shelf = Shelf();
     const std::string path = At("spare").string();
-    const auto added = session_->Run(shelf.Add(path));
+    const auto added = session_->Run(shelf.Add(path, Identity(path)));
     ASSERT_TRUE(added.ok());
     const auto same = session_->Run(shelf.Open(path));
     ASSERT_TRUE(same.ok());
@@ -515,6 +599,122 @@ TEST_F(SpareShelves, OpenedAgainItIsWhatIsThereNow) {
     ASSERT_TRUE(session_->Run(shelf.Remove(path)).ok());
     Turn();
     EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, OnlyWhatWasLookedAtIsMadeASpare) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  dir_.WriteSparse("precious", kSsdBytes);
+  {
+    FileSpareShelf shelf = Shelf();
+    const DeviceIdentity looked_at = Identity(At("spare"));
+    std::filesystem::rename(At("spare"), At("away"));
+    std::filesystem::rename(At("precious"), At("spare"));
+    const auto refused = session_->Run(shelf.Add(At("spare").string(), looked_at));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+    EXPECT_TRUE(shelf.Listed().empty());
+  }
+  EXPECT_EQ(BytesOnDisk(At("spare")), 0U) << "a refusal wrote";
+  Turn();
+  EXPECT_EQ(session_->open_devices(), 4U);
+  Close();
+}
+
+TEST_F(SpareShelves, SpareThatIsTooSmallIsClosed) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  const std::string path = At("spare").string();
+  {
+    FileSpareShelf shelf = Shelf();
+    ASSERT_TRUE(session_->Run(shelf.Add(path, Identity(path))).ok());
+  }
+  Close();
+  std::filesystem::resize_file(path, uint64_t{1} << 20);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    const auto opened = session_->Run(shelf.Open(path));
+    ASSERT_FALSE(opened.ok());
+    EXPECT_NE(opened.error().message.find("too small"), std::string::npos);
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, SpareThatCannotBeListedIsClosed) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  dir_.Write("array.toml", "no array");
+  {
+    FileSpareShelf shelf = Shelf();
+    const std::string path = At("spare").string();
+    ASSERT_FALSE(session_->Run(shelf.Add(path, Identity(path))).ok());
+    EXPECT_TRUE(IsSpareOf(file_, path)) << "it was taken, and marked";
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+// It is not listed any more then: nobody would close it.
+TEST_F(SpareShelves, SpareThatCannotBeWipedIsClosedWhenItIsRemoved) {
+  Open();
+  dir_.WriteSparse("spare", kSsdBytes);
+  const std::string path = At("spare").string();
+  {
+    FileSpareShelf shelf = Shelf();
+    ASSERT_TRUE(session_->Run(shelf.Add(path, Identity(path))).ok());
+    std::filesystem::resize_file(path, uint64_t{1} << 20);
+    const Status removed = session_->Run(shelf.Remove(path));
+    ASSERT_FALSE(removed.ok());
+    EXPECT_NE(removed.error().message.find("shorter"), std::string::npos);
+    EXPECT_TRUE(shelf.Listed().empty());
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+  }
+  Close();
+}
+
+TEST_F(SpareShelves, SpareThatHangsDelaysNoOther) {
+  file_.spares = {"hangs", "well"};
+  HangingFile hangs(dir_.WriteSparse("hangs", kSsdBytes));
+  EPLOG_NEEDS_HANGING(hangs);
+  dir_.WriteSparse("well", kSsdBytes);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    std::optional<Result<SpareDevice>> hanging;
+    Begin(shelf.Open(At("hangs").string()), hanging);
+    EXPECT_TRUE(session_->Run(shelf.Open(At("well").string())).ok());
+    EXPECT_FALSE(hanging) << "it was waited for";
+    hangs.LetGo();
+    WaitFor(hanging);
+    EXPECT_TRUE(hanging->ok());
+  }
+  Close();
+}
+
+// What is only looked at is not written to, whatever becomes of it.
+TEST_F(SpareShelves, BlankSpareIsMarkedWhenItIsPutBack) {
+  file_.spares = {"blank"};
+  dir_.WriteSparse("blank", kSsdBytes);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    const std::string path = At("blank").string();
+    const auto opened = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(opened.ok());
+    EXPECT_TRUE(opened->wiped);
+    EXPECT_EQ(BytesOnDisk(path), 0U);
+    ASSERT_TRUE(session_->Run(shelf.PutBack(path)).ok());
+    EXPECT_TRUE(IsSpareOf(file_, path));
+    const auto again = session_->Run(shelf.Open(path));
+    ASSERT_TRUE(again.ok());
+    EXPECT_FALSE(again->wiped);
   }
   Close();
 }
@@ -553,6 +753,17 @@ TEST_F(Sessions, FileThatWasMadeForNothingIsRemoved) {
     MadeFile made(At("new"));
     ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
     made.Keep();
+  }
+  EXPECT_TRUE(std::filesystem::exists(At("new")));
+}
+
+TEST_F(Sessions, WhatTookTheNameOfAMadeFileIsNotRemoved) {
+  dir_.Write("precious", "something");
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    EXPECT_EQ(made.probed().identity == Identity(At("new")), true);
+    std::filesystem::rename(At("precious"), At("new"));
   }
   EXPECT_TRUE(std::filesystem::exists(At("new")));
 }

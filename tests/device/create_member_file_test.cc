@@ -29,7 +29,14 @@ class CreateMemberFileTest : public ::testing::Test {
     loop_ = std::move(*made);
   }
   Status Create(const std::string& path, uint64_t size, const CreateFileOptions& options = {}) {
-    return Await(*loop_, CreateMemberFile(*loop_, path, size, options));
+    auto made = Await(*loop_, CreateMemberFile(*loop_, path, size, options));
+    if (!made.ok()) {
+      return Fail(std::move(made).error());
+    }
+    struct stat file {};
+    EXPECT_EQ(::stat(path.c_str(), &file), 0);
+    EXPECT_EQ(*made == IdentityOf(file), true);
+    return OkStatus();
   }
 
   std::unique_ptr<IoUringLoop> loop_;
@@ -73,6 +80,24 @@ TEST_F(CreateMemberFileTest, AnExistingFileIsRefusedUnlessToldOtherwise) {
   EXPECT_EQ(std::filesystem::file_size(path_), 12345U);
   EXPECT_TRUE(Create(path_, kSize, {.overwrite = true}).ok());
   EXPECT_EQ(std::filesystem::file_size(path_), kSize);
+}
+
+TEST_F(CreateMemberFileTest, OnlyTheFileThatWasLookedAtIsOverwritten) {
+  static_cast<void>(folder_.MakeFile("member", 12345));
+  static_cast<void>(folder_.MakeFile("other", 12345));
+  struct stat looked_at {};
+  ASSERT_EQ(::stat(path_.c_str(), &looked_at), 0);
+  CreateFileOptions options;
+  options.overwrite = true;
+  options.looked_at = IdentityOf(looked_at);
+  std::filesystem::rename(path_, folder_.File("away"));
+  std::filesystem::rename(folder_.File("other"), path_);
+  const Status refused = Create(path_, kSize, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(path_), 12345U);
+  std::filesystem::rename(folder_.File("away"), path_);
+  EXPECT_TRUE(Create(path_, kSize, options).ok());
 }
 
 TEST_F(CreateMemberFileTest, AFileInUseIsNotOverwritten) {
@@ -128,7 +153,7 @@ TEST_F(CreateMemberFileTest, OnRamfs) {
 }
 
 Task<void> CreateAndFail(IoUringLoop& loop, std::string path) {
-  Task<Status> create = CreateMemberFile(loop, path, uint64_t{64} << 20);
+  Task<Result<DeviceIdentity>> create = CreateMemberFile(loop, path, uint64_t{64} << 20);
   static_cast<void>(co_await create);
   ADD_FAILURE() << "was to be given up before its end";
 }

@@ -61,6 +61,23 @@ verify() {
   sha256sum --check --status "$WORK/sum" || lost "the volume has changed"
 }
 warned() { grep -Eq "warning: $1" "$WORK/mount.err" || die "no warning '$1' but: $(cat "$WORK/mount.err")"; }
+# ask REQUEST LOOKED_AT: a request to the serving process about a file that was looked at (seen PATH), and its answer.
+cat >"$WORK/ask.py" <<'PYTHON'
+import json, os, re, socket, sys
+toml, request, looked_at = sys.argv[1:]
+request = json.loads(request)
+if looked_at:
+    device, inode = looked_at.split()
+    request['identity'] = {'block': False, 'device': int(device), 'inode': int(inode)}
+uuid = re.search('uuid = "(.*)"', open(toml).read()).group(1)
+where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
+s = socket.socket(socket.AF_UNIX)
+s.connect(next(p for p in where if os.path.exists(p)))
+s.sendall((json.dumps(request) + '\n').encode())
+print(s.makefile().readline())
+PYTHON
+ask() { python3 "$WORK/ask.py" "$ARRAY/array.toml" "$1" "$2"; }
+seen() { stat -c '%d %i' "$1"; }
 descriptors() { find "/proc/$DAEMON/fd" -type l | wc -l; }
 
 say "== a failed member's file is deleted, and its replacement is made in the same place"
@@ -160,6 +177,35 @@ refused 1 'process [0-9]+ serves an array with the UUID of .*/copy .*from anothe
 stop_daemon
 rm -r "$WORK/copy" "$ARRAY" "$WORK/new"
 
+say "== what took the name of what was looked at is not overwritten"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+eplog fail "$ARRAY" ssd0
+head -c $SSD_BYTES /dev/urandom >"$WORK/precious"
+cp "$WORK/precious" "$WORK/copy"
+truncate -s $SSD_BYTES "$ARRAY/new"
+NEW=$(seen "$ARRAY/new")
+mv "$ARRAY/new" "$ARRAY/away"
+mv "$WORK/precious" "$ARRAY/new"
+for verb in '"replace", "device": 0' '"spare-add"'; do
+  ask "{\"verb\": $verb, \"path\": \"$ARRAY/new\"}" "$NEW" >"$WORK/answer"
+  grep -q '"ok":false' "$WORK/answer" && grep -q "$ARRAY/new is not the device that was looked at" "$WORK/answer" ||
+    die "$verb: $(cat "$WORK/answer")"
+  ask "{\"verb\": $verb, \"path\": \"$ARRAY/new\"}" "" >"$WORK/answer"
+  grep -q '"ok":false.*lacks the identity' "$WORK/answer" || die "$verb: $(cat "$WORK/answer")"
+done
+cmp "$WORK/copy" "$ARRAY/new" || die "a refusal wrote"
+[ "$(status_value "v['ssd0']['state']")" = failed ] || die "$("$EPLOG" status "$ARRAY")"
+mv "$ARRAY/away" "$ARRAY/new"
+ask "{\"verb\": \"replace\", \"device\": 0, \"path\": \"$ARRAY/new\"}" "$NEW" >"$WORK/answer"
+grep -q '"ok":true' "$WORK/answer" || die "$(cat "$WORK/answer")"
+wait_for "$WHOLE"
+verify
+stop_daemon
+rm -r "$ARRAY" "$WORK/copy"
+
 swap_disks() {
   say "== a link that leads to another disk"
   local i
@@ -200,21 +246,14 @@ eplog volume create "$ARRAY" disk 8M
 start_daemon
 fill
 stop_daemon
+NEW=$(seen "$BELOW_MNT/new")
 kill -STOP "$BELOW"
 start_daemon --io-deadline 2s || die "a first member that hangs: $(cat "$WORK/mount.err")"
 warned 'ssd0 is missing: .*does not answer'
 verify
 fill
 # Opened by the serving process itself, while everything else goes on.
-python3 - "$ARRAY/array.toml" "$BELOW_MNT/new" <<'PYTHON' >"$WORK/replaced" &
-import json, os, re, socket, sys
-uuid = re.search('uuid = "(.*)"', open(sys.argv[1]).read()).group(1)
-where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
-s = socket.socket(socket.AF_UNIX)
-s.connect(next(p for p in where if os.path.exists(p)))
-s.sendall((json.dumps({'verb': 'replace', 'device': 0, 'path': sys.argv[2]}) + '\n').encode())
-print(s.makefile().readline())
-PYTHON
+ask "{\"verb\": \"replace\", \"device\": 0, \"path\": \"$BELOW_MNT/new\"}" "$NEW" >"$WORK/replaced" &
 asking=$!
 sleep 1
 fill

@@ -253,6 +253,35 @@ TEST(Array, AVolumeIsReplacedAtOneMomentOverAKillToo) {
   EXPECT_GT(news, 0U);
 }
 
+// What is to be deleted is what has the name when it is done: a change that was before it comes
+// first.
+TEST(Array, VolumeIsDeletedByItsNameOnlyWhileItHasIt) {
+  TestArray test({});
+  const VolumeId v = test.CreateVolume("v", 1 << 20);
+  const auto begin = [&](Task<Status> change) {
+    test.loop.Start([](Task<Status> running) -> Task<void> {
+      EXPECT_TRUE((co_await running).ok());
+    }(std::move(change)));
+  };
+  const auto expect_kept = [&] {
+    const Status deleted = RunTask(test.loop, test.array->DeleteVolumeNamed(v, "v"));
+    ASSERT_FALSE(deleted.ok());
+    EXPECT_EQ(deleted.error().code, ErrorCode::kNotFound);
+    EXPECT_NE(deleted.error().message.find("no volume is called v"), std::string::npos);
+    EXPECT_TRUE(test.array->GetVolume(v));
+  };
+  begin(test.array->RenameVolume(v, "w", false));
+  expect_kept();
+  EXPECT_EQ(test.array->FindVolume("w")->id, v);
+  ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(v, "v", false)).ok());
+  begin(test.array->HideVolume(v));
+  expect_kept();
+  ASSERT_TRUE(RunTask(test.loop, test.array->RenameVolume(v, "v", false)).ok());
+  EXPECT_TRUE(RunTask(test.loop, test.array->DeleteVolumeNamed(v, "v")).ok());
+  EXPECT_FALSE(test.array->GetVolume(v));
+  EXPECT_TRUE(test.Close().ok());
+}
+
 // A full array: overwriting goes on for ever, a new extent is refused.
 TEST(Array, OverwritingAFullArrayNeverMeetsNoSpace) {
   ArrayShape shape;

@@ -17,10 +17,12 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <string>
 #include <thread>
 
+#include "device/memory_device.h"
 #include "frontend/control.h"
 #include "frontend/status_json.h"
 #include "runtime/io_uring_loop.h"
@@ -80,12 +82,35 @@ class DaemonTest : public testing::Test {
     options.release = [&] {
       WriteText(journal_, array.closed ? "released after close" : "released before close");
     };
+    MemoryDevice device("late", 4096);
+    if (opens_late_) {
+      OpenLate(**loop, array, device, options);
+    }
     const Status served = ServeArray(**loop, array, options, ready);
     WriteText(journal_, served.ok() ? "ended well" : "ended: " + served.error().ToString());
     if (!served.ok()) {
       std::fprintf(stderr, "eplog: %s\n", served.error().ToString().c_str());
     }
     return served.ok() ? 0 : 1;
+  }
+
+  // A replacement comes open when the array is closed and gone.
+  void OpenLate(EventLoop& loop, FakeArray& array, Device& device, ServeOptions& options) {
+    options.open_device = [&, this](std::string /*path*/, DeviceIdentity /*looked_at*/) {
+      return ComeOpenLate(loop, array, device);
+    };
+    options.close_device = [this](Device& /*device*/) { WriteText(journal_, "let go"); };
+    array.on_replace = [this](uint32_t /*device*/, Device& /*replacement*/) -> Task<Status> {
+      WriteText(journal_, "replaced");
+      co_return OkStatus();
+    };
+  }
+  Task<Result<Device*>> ComeOpenLate(EventLoop& loop, FakeArray& array, Device& device) {
+    WriteText(journal_, "opening");
+    while (!array.closed) {
+      co_await loop.Sleep(1000);
+    }
+    co_return &device;
   }
 
   // Run it as a foreground process and wait until it is ready.
@@ -122,6 +147,7 @@ class DaemonTest : public testing::Test {
   std::string mount_;
   std::string socket_;
   std::string journal_;
+  bool opens_late_ = false;
   pid_t child_ = 0;
 };
 
@@ -220,6 +246,29 @@ TEST_F(DaemonTest, UmountVerbAnswersWhenEverythingIsClosed) {
   EXPECT_EQ(Wait(), 0);
   EXPECT_EQ(ReadText(journal_), kGoodEnd);
   EXPECT_NE(::access(socket_.c_str(), F_OK), 0);
+}
+
+// There is no array for it any more.
+TEST_F(DaemonTest, ReplacementThatComesOpenAfterTheEndIsLetGo) {
+  opens_late_ = true;
+  Start();
+  auto replacing = std::async(std::launch::async, [this] {
+    return ControlRequest(socket_, {{"verb", "replace"},
+                                    {"device", 0},
+                                    {"path", "/late"},
+                                    {"identity", {{"block", false}, {"device", 1}, {"inode", 2}}}});
+  });
+  while (ReadText(journal_) != "opening\n") {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(ControlRequest(socket_, {{"verb", "umount"}}).ok());
+  const Result<Json> replaced = replacing.get();
+  ASSERT_FALSE(replaced.ok());
+  EXPECT_EQ(replaced.error().code, ErrorCode::kShutdown);
+  EXPECT_EQ(Wait(), 0);
+  const std::string journal = ReadText(journal_);
+  EXPECT_EQ(journal.find("replaced"), std::string::npos) << journal;
+  EXPECT_NE(journal.find("let go"), std::string::npos) << journal;
 }
 
 TEST_F(DaemonTest, UmountWhileOpenIsRefusedAndNothingStops) {

@@ -9,8 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -204,6 +208,94 @@ Task<void> DeleteFromElsewhere(FakeArray* array, FuseServer* server, std::string
   EXPECT_TRUE(deleted.ok());
   Task<void> notify = server->NotifyNameChanged(name);
   co_await notify;
+}
+
+// A volume v, and what deletes it from elsewhere.
+class DeletedFromElsewhere : public testing::Test {
+ protected:
+  void Serve(std::function<void(FakeArray&)> prepare) {
+    MountSetup setup;
+    setup.prepare = [this, prepare = std::move(prepare)](FakeArray& array) {
+      FillPattern(bytes_, 1);
+      array.AddVolume("v", bytes_);
+      prepare(array);
+    };
+    mount_ = std::make_unique<ServedMount>(setup);
+  }
+  std::future<Status> Delete() {
+    return std::async(std::launch::async, [this] {
+      Status result;
+      mount_->Await([&](FakeArray& /*array*/, FuseServer& server) -> Task<void> {
+        Task<Status> deleting = server.DeleteVolume("v");
+        result = co_await deleting;
+      });
+      return result;
+    });
+  }
+  void WaitForCall(FakeArray::Op op) {
+    bool seen = false;
+    while (!seen) {
+      mount_->Do([&](FakeArray& array) { seen = array.Count(op) != 0; });
+    }
+  }
+
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(20000);
+  std::unique_ptr<ServedMount> mount_;
+};
+
+TEST_F(DeletedFromElsewhere, OnlyIfItHasItsNameStill) {
+  EPLOG_NEEDS_FUSE();
+  // The rename is before it.
+  Serve([](FakeArray& array) {
+    array.hold = [&array](const FakeArray::Call& call) {
+      return call.op == FakeArray::Op::kRename
+                 ? array.Count(FakeArray::Op::kDelete) == 0
+                 : call.op == FakeArray::Op::kDelete && !array.FindVolume("w");
+    };
+  });
+  auto renaming = std::async(std::launch::async, [this] {
+    return ::rename((*mount_ / "v").c_str(), (*mount_ / "w").c_str());
+  });
+  WaitForCall(FakeArray::Op::kRename);
+  const Status deleted = Delete().get();
+  EXPECT_EQ(renaming.get(), 0);
+  ASSERT_FALSE(deleted.ok());
+  EXPECT_EQ(deleted.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(mount_->Content("w") == bytes_, true);
+  const File file(*mount_ / "w", O_RDWR);
+  EXPECT_GE(file.fd(), 0) << "it can be opened as before";
+}
+
+TEST_F(DeletedFromElsewhere, NobodyOpensItMeanwhile) {
+  EPLOG_NEEDS_FUSE();
+  std::atomic<bool> may = false;
+  Serve([&may](FakeArray& array) {
+    array.hold = [&may](const FakeArray::Call& call) {
+      return call.op == FakeArray::Op::kDelete && !may;
+    };
+  });
+  EXPECT_EQ(::access((*mount_ / "v").c_str(), F_OK), 0) << "the kernel knows it";
+  auto deleting = Delete();
+  WaitForCall(FakeArray::Op::kDelete);
+  EXPECT_EQ(::open((*mount_ / "v").c_str(), O_RDWR | O_CLOEXEC), -1);
+  may = true;
+  EXPECT_TRUE(deleting.get().ok());
+  EXPECT_NE(::access((*mount_ / "v").c_str(), F_OK), 0);
+}
+
+TEST_F(DeletedFromElsewhere, ThatCouldNotBeIsThereStill) {
+  EPLOG_NEEDS_FUSE();
+  Serve([](FakeArray& array) {
+    array.before = [](const FakeArray::Call& call) -> Status {
+      return call.op == FakeArray::Op::kDelete
+                 ? Status(Fail(ErrorCode::kNoSpace, "the array is full"))
+                 : OkStatus();
+    };
+  });
+  EXPECT_EQ(Delete().get().error().code, ErrorCode::kNoSpace);
+  const File file(*mount_ / "v", O_RDWR);
+  EXPECT_GE(file.fd(), 0);
+  mount_->Do([](FakeArray& array) { array.before = {}; });
 }
 
 TEST(FuseMount, ResizeAndWritesFromElsewhereAreSeen) {

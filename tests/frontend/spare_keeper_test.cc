@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +32,13 @@ class FakeShelf final : public SpareShelf {
   std::vector<std::pair<std::string, std::string>> joined;
   std::vector<std::string> put_back;
   std::vector<std::string> closed;
+  std::set<std::string> wiped;  // those that do not say that they are spares
+  std::set<std::string> hangs;  // those that cannot be opened, and of which nobody says so
+  std::map<std::string, int> looks;
   Status write_result;
+  Status mark_result;
+  Status unlist_result;
+  Status wipe_result;  // when it is not listed any more
 
   Device* Put(const std::string& path, uint64_t size_bytes) {
     auto& device = devices[path];
@@ -40,29 +48,43 @@ class FakeShelf final : public SpareShelf {
 
   [[nodiscard]] std::vector<std::string> Listed() const override { return listed; }
   Task<Result<SpareDevice>> Open(std::string path) override {
+    ++looks[path];
     co_await loop_.Yield();
+    while (hangs.contains(path)) {
+      co_await loop_.Sleep(1000);
+    }
     const auto found = devices.find(path);
     if (found == devices.end()) {
       co_return Fail(ErrorCode::kNotFound, "there is no " + path);
     }
     const uint64_t size = found->second->size_bytes();
-    co_return SpareDevice{found->second.get(), size >= kSsdBytes, size >= kLogBytes};
+    co_return SpareDevice{found->second.get(), size >= kSsdBytes, size >= kLogBytes,
+                          wiped.contains(path)};
   }
-  Task<Result<SpareDevice>> Add(std::string path) override {
+  Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity looked_at) override {
+    const auto found = devices.find(path);
+    if (found != devices.end() && found->second->identity() != looked_at) {
+      co_return Fail(ErrorCode::kBusy, path + " is not the device that was looked at");
+    }
     listed.push_back(path);
-    return Open(std::move(path));
+    Task<Result<SpareDevice>> opening = Open(std::move(path));
+    co_return co_await opening;
   }
   void Close(const std::string& path) override { closed.push_back(path); }
   Task<Status> PutBack(std::string path) override {
+    wiped.erase(path);
     put_back.push_back(std::move(path));
-    co_return OkStatus();
+    co_return mark_result;
   }
   Task<Status> Remove(std::string path) override {
     co_await loop_.Yield();
+    if (!unlist_result.ok()) {
+      co_return unlist_result;
+    }
     if (std::erase(listed, path) == 0) {
       co_return Fail(ErrorCode::kNotFound, path + " is no spare");
     }
-    co_return OkStatus();
+    co_return wipe_result;
   }
   Task<Status> Joined(std::string member, std::string path) override {
     co_await loop_.Yield();
@@ -90,7 +112,10 @@ class SpareKeeperTest : public testing::Test {
       return Replace(device, replacement);
     };
   }
-  ~SpareKeeperTest() override { test::Await(loop_, keeper_.Stop()); }
+  ~SpareKeeperTest() override {
+    shelf_.hangs.clear();
+    test::Await(loop_, keeper_.Stop());
+  }
 
   Task<Status> Replace(uint32_t device, Device& replacement) {
     co_await loop_.Sleep(1000);
@@ -117,6 +142,10 @@ class SpareKeeperTest : public testing::Test {
     keeper_.Notice(event);
   }
   Task<void> Turn() { co_await loop_.Sleep(100'000); }
+  // A verb, beside all else; its end is noted.
+  static Task<void> Note(Task<Status> verb, std::optional<Status>* ended) {
+    *ended = co_await verb;
+  }
   void Settle() { test::Await(loop_, Turn()); }
   void Start() {
     loop_.Spawn(keeper_.Run());
@@ -134,6 +163,12 @@ class SpareKeeperTest : public testing::Test {
     return std::any_of(list.begin(), list.end(), [&](const DeviceStatus& spare) {
       return spare.path == path && spare.state == DeviceState::kOk;
     });
+  }
+  Status Add(const std::string& path) {
+    const auto there = shelf_.devices.find(path);
+    return test::Await(
+        loop_, keeper_.Add(path, there == shelf_.devices.end() ? DeviceIdentity()
+                                                               : there->second->identity()));
   }
   void List(const std::string& path, uint64_t size_bytes) {
     shelf_.Put(path, size_bytes);
@@ -211,7 +246,7 @@ TEST_F(SpareKeeperTest, MissingSpareIsToldOnceForEachLoss) {
   EXPECT_TRUE(replaced_.empty()) << "a log device's size is no use for an SSD";
   EXPECT_EQ(Told(), "no_spare:ssd2");
   shelf_.Put("/new", kSsdBytes);
-  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/new")).ok());
+  ASSERT_TRUE(Add("/new").ok());
   Settle();
   EXPECT_EQ(replaced_, (Pairs{{2, "/new"}})) << "an added one steps in at once";
   shelf_.listed.clear();
@@ -259,6 +294,19 @@ TEST_F(SpareKeeperTest, SomebodyElseWasQuicker) {
   EXPECT_EQ(replaced_, (Pairs{{1, "/a"}}));
 }
 
+TEST_F(SpareKeeperTest, SpareThatCannotBePutBackIsClosed) {
+  List("/a", kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kBusy, "ssd4 has been replaced by somebody else");
+  shelf_.mark_result = Fail(ErrorCode::kIo, "/a: write failed");
+  Lose(4);
+  Settle();
+  EXPECT_EQ(shelf_.put_back, std::vector<std::string>{"/a"});
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kFailed);
+  EXPECT_EQ(keeper_.List().front().failed_because, "/a: write failed");
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
+}
+
 TEST_F(SpareKeeperTest, RefusedReplacementIsTriedWhenTheOtherIsIn) {
   List("/a", kSsdBytes);
   Start();
@@ -296,6 +344,78 @@ TEST_F(SpareKeeperTest, MissingSpareIsUsedOnceItIsThere) {
   Lose(0);
   Settle();
   EXPECT_EQ(replaced_, (Pairs{{0, "/late"}}));
+}
+
+TEST_F(SpareKeeperTest, SpareThatHangsDelaysNoOther) {
+  List("/hangs", kSsdBytes);
+  List("/well", 2 * kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  array_.devices[0].state = DeviceState::kMissing;
+  Start();
+  ASSERT_EQ(replaced_, (Pairs{{0, "/well"}}));
+  EXPECT_EQ(keeper_.List().front().failed_because, "not looked at yet");
+  // Nor does it delay one that is added while it is being opened.
+  shelf_.Put("/new", kSsdBytes);
+  Lose(1);
+  Settle();
+  EXPECT_EQ(Told(), "spare_joined:ssd0") << "it may be well, and fit";
+  ASSERT_TRUE(Add("/new").ok());
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/well"}, {1, "/new"}}));
+  Lose(2);
+  Settle();
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/well"}, {1, "/new"}, {2, "/hangs"}})) << "when it is open";
+  EXPECT_EQ(shelf_.looks["/hangs"], 2) << "when it was listed, and before it stepped in";
+}
+
+TEST_F(SpareKeeperTest, NoneIsLeftWhenTheLastThatHungIsNotThere) {
+  shelf_.listed = {"/gone"};
+  shelf_.hangs = {"/gone"};
+  array_.devices[0].state = DeviceState::kMissing;
+  Start();
+  EXPECT_EQ(Told(), "");
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_EQ(Told(), "no_spare:ssd0");
+  EXPECT_EQ(shelf_.looks["/gone"], 1) << "not again before something happens";
+  Lose(1);
+  Settle();
+  EXPECT_EQ(shelf_.looks["/gone"], 2);
+}
+
+TEST_F(SpareKeeperTest, VerbsOnASpareThatIsBeingOpenedWait) {
+  List("/hangs", kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  Start();
+  std::optional<Status> removed;
+  loop_.Spawn(Note(keeper_.Remove("/hangs"), &removed));
+  Settle();
+  EXPECT_FALSE(removed);
+  shelf_.hangs.clear();
+  Settle();
+  ASSERT_TRUE(removed);
+  EXPECT_TRUE(removed->ok());
+  EXPECT_TRUE(keeper_.List().empty());
+}
+
+// By hand, while it was being opened as a spare: a spare it is no more, and nothing may say so.
+TEST_F(SpareKeeperTest, SpareThatBecameAMemberWhileItWasOpenedIsLetGo) {
+  List("/a", kSsdBytes);
+  shelf_.hangs = {"/a"};
+  shelf_.wiped = {"/a"};
+  Start();
+  Device& a = *shelf_.devices["/a"];
+  array_.devices[0].state = DeviceState::kFailed;
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, a)).ok());
+  array_.held.insert(&a);
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(shelf_.put_back.empty());
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
+  EXPECT_EQ(shelf_.joined, (std::vector<std::pair<std::string, std::string>>{{"ssd0", "/a"}}));
+  EXPECT_TRUE(keeper_.List().empty());
 }
 
 // The file of a spare that is open was deleted, and there is another: what went to the deleted one
@@ -351,15 +471,15 @@ TEST_F(SpareKeeperTest, ListThatCannotBeWrittenStopsNothing) {
   const Status removed = test::Await(loop_, keeper_.Remove("/a"));
   ASSERT_FALSE(removed.ok());
   EXPECT_EQ(removed.error().code, ErrorCode::kExists);
-  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/a")).ok());
+  EXPECT_FALSE(Add("/a").ok());
 }
 
 TEST_F(SpareKeeperTest, AddedAndRemoved) {
   Start();
   shelf_.Put("/a", kSsdBytes);
-  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/a")).ok());
+  ASSERT_TRUE(Add("/a").ok());
   EXPECT_TRUE(Has("/a"));
-  const Status again = test::Await(loop_, keeper_.Add("/a"));
+  const Status again = Add("/a");
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kExists);
   ASSERT_TRUE(test::Await(loop_, keeper_.Remove("/a")).ok());
@@ -368,6 +488,25 @@ TEST_F(SpareKeeperTest, AddedAndRemoved) {
   Lose(0);
   Settle();
   EXPECT_TRUE(replaced_.empty());
+}
+
+TEST_F(SpareKeeperTest, SpareThatCannotBeTakenFromTheListIsOneStill) {
+  List("/a", kSsdBytes);
+  Start();
+  shelf_.unlist_result = Fail(ErrorCode::kNoSpace, "array.toml: no space");
+  EXPECT_FALSE(test::Await(loop_, keeper_.Remove("/a")).ok());
+  EXPECT_TRUE(Has("/a"));
+}
+
+// The shelf has closed it.
+TEST_F(SpareKeeperTest, SpareThatWasTakenFromTheListAndNotWipedIsNone) {
+  List("/a", kSsdBytes);
+  Start();
+  shelf_.wipe_result = Fail(ErrorCode::kIo, "/a: write failed");
+  const Status removed = test::Await(loop_, keeper_.Remove("/a"));
+  ASSERT_FALSE(removed.ok());
+  EXPECT_EQ(removed.error().message, "/a: write failed");
+  EXPECT_TRUE(keeper_.List().empty());
 }
 
 TEST_F(SpareKeeperTest, RemovingWaitsForOneThatIsSteppingIn) {
@@ -387,12 +526,61 @@ TEST_F(SpareKeeperTest, ChosenByHand) {
   List("/a", kSsdBytes);
   List("/b", kSsdBytes);
   Start();
-  EXPECT_FALSE(test::Await(loop_, keeper_.Use(99, "/b")).ok());
-  EXPECT_FALSE(test::Await(loop_, keeper_.Use(0, "/none")).ok());
+  Device& b = *shelf_.devices["/b"];
+  EXPECT_FALSE(test::Await(loop_, keeper_.Replace(99, b)).ok());
   array_.devices[0].state = DeviceState::kFailed;
-  ASSERT_TRUE(test::Await(loop_, keeper_.Use(0, "/b")).ok());
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, b)).ok());
   EXPECT_EQ(replaced_, (Pairs{{0, "/b"}}));
   EXPECT_FALSE(Has("/b"));
+}
+
+TEST_F(SpareKeeperTest, ChosenByHandThatIsNoSpare) {
+  List("/a", kSsdBytes);
+  Start();
+  MemoryDevice none("/none", kSsdBytes);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, none)).ok());
+  EXPECT_EQ(replaced_, (Pairs{{0, "/none"}}));
+  EXPECT_TRUE(shelf_.joined.empty());
+  EXPECT_TRUE(Has("/a"));
+}
+
+// The chosen spare was looked at, and another has its path when it is to step in.
+TEST_F(SpareKeeperTest, ChosenByHandIsWhatWasLookedAt) {
+  List("/a", kSsdBytes);
+  Start();
+  const auto chosen = std::move(shelf_.devices["/a"]);
+  const Device* const now = shelf_.Put("/a", kSsdBytes);
+  array_.devices[0].state = DeviceState::kFailed;
+  const Status refused = test::Await(loop_, keeper_.Replace(0, *chosen));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
+  EXPECT_TRUE(replaced_.empty());
+  EXPECT_EQ(keeper_.PathOf(*now), "/a") << "a spare all the same";
+}
+
+TEST_F(SpareKeeperTest, WipedSpareIsMadeOneAgain) {
+  List("/a", kSsdBytes);
+  List("/b", kSsdBytes);
+  shelf_.wiped = {"/a"};
+  Start();
+  EXPECT_EQ(shelf_.put_back, std::vector<std::string>{"/a"});
+  EXPECT_TRUE(Has("/a"));
+  shelf_.wiped = {"/a"};
+  Lose(0);
+  Settle();
+  EXPECT_EQ(shelf_.put_back, (std::vector<std::string>{"/a", "/a"}));
+  EXPECT_EQ(replaced_, (Pairs{{0, "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, WipedSpareThatTakesNoWriteIsMissingAndClosed) {
+  List("/a", kSsdBytes);
+  shelf_.wiped = {"/a"};
+  shelf_.mark_result = Fail(ErrorCode::kIo, "/a: write failed");
+  Start();
+  ASSERT_EQ(keeper_.List().size(), 1U);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kMissing);
+  EXPECT_EQ(keeper_.List().front().failed_because, "/a: write failed");
+  EXPECT_EQ(shelf_.closed, std::vector<std::string>{"/a"});
 }
 
 TEST_F(SpareKeeperTest, NothingStepsInAfterStop) {
@@ -402,7 +590,7 @@ TEST_F(SpareKeeperTest, NothingStepsInAfterStop) {
   Lose(0);
   Settle();
   EXPECT_TRUE(replaced_.empty());
-  EXPECT_FALSE(test::Await(loop_, keeper_.Add("/b")).ok());
+  EXPECT_FALSE(Add("/b").ok());
 }
 
 TEST_F(SpareKeeperTest, StopWaitsForOneThatIsSteppingIn) {
@@ -414,6 +602,35 @@ TEST_F(SpareKeeperTest, StopWaitsForOneThatIsSteppingIn) {
   test::Await(loop_, keeper_.Stop());
   EXPECT_EQ(replaced_.size(), 1U);
   EXPECT_EQ(shelf_.joined.size(), 1U);
+}
+
+TEST_F(SpareKeeperTest, StopWaitsForOneThatIsBeingOpened) {
+  List("/a", kSsdBytes);
+  shelf_.hangs = {"/a"};
+  shelf_.wiped = {"/a"};
+  Start();
+  bool stopped = false;
+  loop_.Spawn(test::SetFlag(keeper_.Stop(), &stopped));
+  Settle();
+  EXPECT_FALSE(stopped) << "what is on its way refers to it";
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(shelf_.put_back.empty()) << "nothing is written any more";
+}
+
+TEST_F(SpareKeeperTest, LookedWaitsForTheLast) {
+  List("/hangs", kSsdBytes);
+  List("/well", kSsdBytes);
+  shelf_.hangs = {"/hangs"};
+  bool looked = false;
+  loop_.Spawn(keeper_.Run());
+  loop_.Spawn(test::SetFlag(keeper_.Looked(UINT64_MAX), &looked));
+  Settle();
+  EXPECT_FALSE(looked);
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_TRUE(looked);
 }
 
 TEST_F(SpareKeeperTest, LookedEndsAtItsDeadline) {

@@ -198,6 +198,18 @@ Task<Status> FakeArray::DeleteVolume(VolumeId id) {
   co_return OkStatus();
 }
 
+Task<Status> FakeArray::DeleteVolumeNamed(VolumeId id, std::string name) {
+  const Running running(in_flight_);
+  Status begun = co_await Begin({Op::kDelete, id, 0, 0});
+  EPLOG_CO_TRY(begun);
+  const Volume* volume = Find(id);
+  if (volume == nullptr || volume->name != name) {
+    co_return NoVolume();
+  }
+  volumes_.erase(id.value);
+  co_return OkStatus();
+}
+
 VolumeInfo FakeArray::InfoOf(uint32_t id, const Volume& volume) const {
   return {VolumeId(id), volume.name, volume.size_bytes, volume.pages.size() * kPage};
 }

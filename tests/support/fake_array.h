@@ -56,6 +56,7 @@ class FakeArray final : public Array {
   std::function<Status(const Call&)> before;  // an error here is the answer
   std::function<bool(const Call&)> hold;      // true: not answered yet; asked again and again
   std::vector<DeviceStatus> devices;
+  std::set<const Device*> held;  // that are members
   // What becomes of a replacement; empty: there is no replacing.
   std::function<Task<Status>(uint32_t device, Device& replacement)> on_replace;
 
@@ -81,6 +82,7 @@ class FakeArray final : public Array {
   Task<Result<VolumeId>> RenameVolumeOver(VolumeId volume, std::string new_name) override;
   Task<Status> HideVolume(VolumeId volume) override;
   Task<Status> DeleteVolume(VolumeId volume) override;
+  Task<Status> DeleteVolumeNamed(VolumeId volume, std::string name) override;
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override;
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override;
   [[nodiscard]] std::optional<VolumeInfo> GetVolume(VolumeId volume) const override;
@@ -110,7 +112,7 @@ class FakeArray final : public Array {
     Task<Status> replacing = on_replace(device, replacement);
     co_return co_await replacing;
   }
-  [[nodiscard]] bool Holds(const Device& /*device*/) const override { return true; }
+  [[nodiscard]] bool Holds(const Device& device) const override { return held.contains(&device); }
   // Tells what it was asked, in figures: the device, the replacement's size, the volume.
   Task<Result<ChangePlan>> Plan(Change change) override {
     ChangePlan plan;

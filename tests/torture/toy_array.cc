@@ -73,6 +73,9 @@ class ToyArray final : public Array {
     co_return Fail(ErrorCode::kUnsupported, "no hiding of volumes");
   }
   Task<Status> DeleteVolume(VolumeId volume) override;
+  Task<Status> DeleteVolumeNamed(VolumeId /*volume*/, std::string /*name*/) override {
+    co_return Fail(ErrorCode::kUnsupported, "the toy deletes whatever it is called");
+  }
   [[nodiscard]] std::vector<VolumeInfo> Volumes() const override { return state_.Infos(); }
   [[nodiscard]] std::optional<VolumeInfo> FindVolume(std::string_view name) const override {
     for (const VolumeInfo& info : state_.Infos()) {
