@@ -351,10 +351,7 @@ TEST_F(Sessions, AMemberWhoseCloseHangsHoldsUpOnlyItself) {
   ASSERT_FALSE(held.begun_here()) << "the thread that serves the array would wait";
   ExpectContent();
   std::optional<Result<Device*>> opened;
-  session_->loop().Spawn([](auto& session, std::string path, auto& out) -> Task<void> {
-    Task<Result<Device*>> opening = session->OpenDevice(std::move(path));
-    out.emplace(co_await opening);
-  }(session_, At("ssd2").string(), opened));
+  Begin(session_->OpenDevice(At("ssd2").string(), Identity(At("ssd2"))), opened);
   Turn();
   held.Release();
   ASSERT_TRUE(session_->loop().RunUntil([&] { return opened.has_value(); }));
