@@ -1,5 +1,6 @@
 #include "cli/bounded_call.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <system_error>
@@ -24,6 +25,11 @@ void RunDetached(std::function<void()> work) {
   if (!started) {
     (*shared)();
   }
+}
+
+tl::unexpected<Error> DoesNotAnswer(const std::filesystem::path& path) {
+  return Fail(ErrorCode::kDeviceFailed, fmt::format("{} does not answer: nothing came within {} s",
+                                                    path.string(), kPatience.count()));
 }
 
 }  // namespace eplog::cli
