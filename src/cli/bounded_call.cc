@@ -1,5 +1,7 @@
 #include "cli/bounded_call.h"
 
+#include <fmt/format.h>
+
 #include "base/start_thread.h"
 
 namespace eplog::cli {
@@ -12,6 +14,11 @@ void RunDetached(std::function<void()> work) {
   } else {
     (*shared)();
   }
+}
+
+tl::unexpected<Error> DoesNotAnswer(const std::filesystem::path& path) {
+  return Fail(ErrorCode::kDeviceFailed, fmt::format("{} does not answer: nothing came within {} s",
+                                                    path.string(), kPatience.count()));
 }
 
 }  // namespace eplog::cli

@@ -6,11 +6,14 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
+
+#include "base/result.h"
 
 namespace eplog::cli {
 
@@ -50,5 +53,22 @@ class BoundedCall {
   };
   std::shared_ptr<State> state_;
 };
+
+// How long somebody waits for a file or a device that he looks at.
+inline constexpr std::chrono::seconds kPatience(10);
+
+// kDeviceFailed, in a line.
+[[nodiscard]] tl::unexpected<Error> DoesNotAnswer(const std::filesystem::path& path);
+
+// What `look` finds, or that what is at the path does not answer.
+template <typename T>
+Result<T> Bounded(const std::filesystem::path& path, std::function<Result<T>()> look) {
+  BoundedCall<Result<T>> call(std::move(look));
+  auto found = call.Wait(BoundedCall<Result<T>>::Clock::now() + kPatience);
+  if (!found) {
+    return DoesNotAnswer(path);
+  }
+  return std::move(*found);
+}
 
 }  // namespace eplog::cli

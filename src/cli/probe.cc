@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -47,21 +46,6 @@ constexpr std::array<Signature, 12> kSignatures = {{
     {512, "EFI PART", "a partition table (GPT)"},
     {510, "\x55\xAA", "a boot sector or partition table"},
 }};
-
-constexpr std::chrono::seconds kPatience(10);
-
-// What `look` finds, or that the device does not answer. It may run on after that.
-template <typename T>
-Result<T> Bounded(const std::filesystem::path& path, std::function<Result<T>()> look) {
-  BoundedCall<Result<T>> call(std::move(look));
-  auto found = call.Wait(BoundedCall<Result<T>>::Clock::now() + kPatience);
-  if (!found) {
-    return Fail(ErrorCode::kDeviceFailed,
-                fmt::format("{} does not answer: nothing came within {} s", path.string(),
-                            kPatience.count()));
-  }
-  return std::move(*found);
-}
 
 Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -1,14 +1,17 @@
 #include "cli/raw_array.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "cli/array_file.h"
+#include "cli/bounded_call.h"
 #include "cli/probe.h"
 #include "cli/spares.h"
 
@@ -19,16 +22,12 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
   RawMember member;
   member.name = std::move(name);
   member.path = std::move(path);
-  if (auto there = IdentifyDevice(member.path); !there.ok()) {
-    member.error = there.error().ToString();
+  const auto probed = ProbeDevice(member.path);
+  if (!probed.ok()) {
+    member.error = probed.error().ToString();
     return member;
   }
-  member.fd = FileDescriptor(::open(member.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!member.fd.ok()) {
-    const auto failed = FailErrno(errno, "cannot open " + member.path.string());
-    member.error = failed.value().ToString();
-    return member;
-  }
+  member.fd = probed->held;
   for (size_t copy = 0; copy < 2; ++copy) {
     auto bytes = ReadBytes(member, kSuperblockCopyOffset[copy], kSuperblockCopyBytes);
     if (bytes.ok()) {
@@ -41,6 +40,43 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
     member.name = superblock->DeviceName();
   }
   return member;
+}
+
+Result<std::vector<std::byte>> ReadSome(int fd, const std::filesystem::path& path, uint64_t offset,
+                                        uint64_t length) {
+  std::vector<std::byte> bytes(length);
+  size_t got = 0;
+  while (got < length) {
+    const ssize_t n =
+        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      Error error;
+      error.message = n == 0 ? path.string() + " ends before" : "cannot read " + path.string();
+      error.offset_bytes = static_cast<int64_t>(offset + got);
+      error.errno_value = n == 0 ? 0 : errno;
+      return Fail(std::move(error));
+    }
+    got += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+// What an ARRAY argument names; nothing if that is no array, but a device.
+Result<std::optional<ArrayFile>> LoadArray(const std::string& argument) {
+  return Bounded<std::optional<ArrayFile>>(
+      argument, [argument]() -> Result<std::optional<ArrayFile>> {
+        std::error_code ignored;
+        if (!std::filesystem::is_directory(argument, ignored) &&
+            std::filesystem::path(argument).extension() != ".toml") {
+          return std::nullopt;
+        }
+        auto file = LoadArrayFile(argument);
+        EPLOG_TRY(file);
+        return std::optional(std::move(*file));
+      });
 }
 
 // The payloads of `blocks` pages that belong together, from one SSD.
@@ -132,10 +168,9 @@ const Superblock* RawMember::superblock() const {
 
 Result<RawArray> RawArray::Open(const std::string& argument) {
   RawArray array;
-  std::error_code ignored;
-  const bool is_array = std::filesystem::is_directory(argument, ignored) ||
-                        std::filesystem::path(argument).extension() == ".toml";
-  if (!is_array) {
+  const auto file = LoadArray(argument);
+  EPLOG_TRY(file);
+  if (!*file) {
     array.one_device_ = true;
     array.members_.push_back(OpenMember(argument, argument));
     if (const std::string& error = array.members_.front().error; !error.empty()) {
@@ -143,11 +178,7 @@ Result<RawArray> RawArray::Open(const std::string& argument) {
     }
     return array;
   }
-  auto file = LoadArrayFile(argument);
-  if (!file.ok()) {
-    return Fail(std::move(file).error());
-  }
-  const ArrayFile settled = WithJoinedSpares(*file);
+  const ArrayFile settled = WithJoinedSpares(**file);
   for (const MemberPath& member : settled.members) {
     array.members_.push_back(OpenMember(member.name, settled.Locate(member)));
   }
@@ -167,6 +198,9 @@ Result<const Superblock*> RawArray::Identity() const {
   }
   if (one_device_) {
     for (const auto& copy : members_.front().copies) {
+      if (copy.error().code == ErrorCode::kDeviceFailed) {
+        return Fail(copy.error());
+      }
       if (copy.error().code == ErrorCode::kCorrupt ||
           copy.error().code == ErrorCode::kUnsupported) {
         return Fail(copy.error().code,
@@ -194,24 +228,14 @@ const RawMember* RawArray::ByIndex(DeviceIndex index) const {
 
 Result<std::vector<std::byte>> ReadBytes(const RawMember& member, uint64_t offset,
                                          uint64_t length) {
-  std::vector<std::byte> bytes(length);
-  size_t got = 0;
-  while (got < length) {
-    const ssize_t n = ::pread(member.fd.get(), bytes.data() + got, length - got,
-                              static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      Error error;
-      error.message =
-          n == 0 ? member.path.string() + " ends before" : "cannot read " + member.path.string();
-      error.offset_bytes = static_cast<int64_t>(offset + got);
-      error.errno_value = n == 0 ? 0 : errno;
-      return Fail(std::move(error));
-    }
-    got += static_cast<size_t>(n);
+  if (member.hangs) {
+    return DoesNotAnswer(member.path);
   }
+  auto bytes = Bounded<std::vector<std::byte>>(
+      member.path, [fd = member.fd, path = member.path, offset, length] {
+        return ReadSome(fd->get(), path, offset, length);
+      });
+  member.hangs = !bytes.ok() && bytes.error().code == ErrorCode::kDeviceFailed;
   return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ namespace eplog::cli {
 struct RawMember {
   std::string name;  // as its superblock says, else as array.toml does, else the path
   std::filesystem::path path;
-  FileDescriptor fd;
-  std::string error;  // not empty: cannot be opened
+  std::shared_ptr<const FileDescriptor> fd;
+  std::string error;           // not empty: cannot be opened
+  mutable bool hangs = false;  // a read did not end: no other is tried
   std::array<Result<Superblock>, 2> copies = {Fail(ErrorCode::kNotFound, "not read"),
                                               Fail(ErrorCode::kNotFound, "not read")};
 
@@ -31,8 +33,8 @@ struct RawMember {
 
 class RawArray {
  public:
-  // An ARRAY argument, or one device. kNotFound if it is neither; members that cannot be opened are
-  // among the others.
+  // An ARRAY argument, or one device. kNotFound if it is neither; members that cannot be opened, or
+  // do not answer, are among the others.
   static Result<RawArray> Open(const std::string& argument);
 
   [[nodiscard]] const std::vector<RawMember>& members() const { return members_; }
@@ -47,7 +49,7 @@ class RawArray {
   bool one_device_ = false;
 };
 
-// Exactly `length` bytes.
+// Exactly `length` bytes. kDeviceFailed: they do not come.
 Result<std::vector<std::byte>> ReadBytes(const RawMember& member, uint64_t offset, uint64_t length);
 
 // A checkpoint as it lies on the disks.

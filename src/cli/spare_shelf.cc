@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "cli/bounded_call.h"
 #include "frontend/status_json.h"
 #include "layout/geometry.h"
 
@@ -61,6 +65,66 @@ Task<Status> WipeSuperblocks(Device& device) {
 
 }  // namespace
 
+// One change of array.toml after the other: one that is late is not overtaken, or it would undo
+// what came after it.
+class ChangeTurn {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // False: it is another's still.
+  [[nodiscard]] bool Take(Clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    if (!free_.wait_until(lock, until, [this] { return !taken_; })) {
+      return false;
+    }
+    taken_ = true;
+    return true;
+  }
+  void GiveBack() {
+    const std::lock_guard lock(mutex_);
+    taken_ = false;
+    free_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;
+};
+
+namespace {
+
+Result<ArrayFile> ChangeInTime(const ArrayFile& file, const std::function<void(ArrayFile&)>& change,
+                               const std::shared_ptr<ChangeTurn>& turn) {
+  const auto until = ChangeTurn::Clock::now() + kPatience;
+  const auto late = [path = file.file.string()] {
+    return Fail(ErrorCode::kDeviceFailed,
+                fmt::format("{} could not be changed within {} s: its file system does not answer",
+                            path, kPatience.count()));
+  };
+  BoundedCall<Result<ArrayFile>> call([=]() -> Result<ArrayFile> {
+    if (!turn->Take(until)) {
+      return late();
+    }
+    ArrayFile now = file;
+    const Status changed = ChangeArrayFile(now, change);
+    turn->GiveBack();
+    EPLOG_TRY(changed);
+    return now;
+  });
+  auto changed = call.Wait(until);
+  return changed ? std::move(*changed) : late();
+}
+
+}  // namespace
+
+FileSpareShelf::FileSpareShelf(Session& session, ArrayFile file, Superblock member)
+    : session_(session),
+      file_(std::move(file)),
+      member_(std::move(member)),
+      change_turn_(std::make_shared<ChangeTurn>()),
+      helper_(session.loop(), kMostOpenings) {}
+
 std::vector<std::string> FileSpareShelf::Listed() const {
   std::vector<std::string> paths;
   for (const std::string& spare : file_.spares) {
@@ -80,11 +144,14 @@ Task<SpareFound> FileSpareShelf::Identify(std::string path) {
 }
 
 Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
-  Status status;
-  Task<Status> writing = helper_.Run([&] { status = ChangeArrayFile(file_, change); });
-  Status written = co_await writing;
-  EPLOG_CO_TRY(written);
-  co_return status;
+  Result<ArrayFile> changed = ArrayFile();
+  Task<Status> writing = helper_.Run(
+      [&, before = file_] { changed = ChangeInTime(before, change, change_turn_); });
+  Status ran = co_await writing;
+  EPLOG_CO_TRY(ran);
+  EPLOG_CO_TRY(changed);
+  file_ = std::move(*changed);
+  co_return OkStatus();
 }
 
 Task<Result<Device*>> FileSpareShelf::Take(std::string path, DeviceIdentity looked_at) {
@@ -172,7 +239,7 @@ Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& de
   Task<Status> marking = Mark(device);
   Status status = co_await marking;
   EPLOG_CO_TRY(status);
-  Task<Status> listing = Change([&](ArrayFile& file) { file.AddSpare(path); });
+  Task<Status> listing = Change([path](ArrayFile& file) { file.AddSpare(path); });
   status = co_await listing;
   EPLOG_CO_TRY(status);
   co_return described;
@@ -196,7 +263,7 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
     co_return Fail(ErrorCode::kNotFound, path + " is no spare of '" + file_.name + "'");
   }
   // First the line: blank and listed it would become a spare again.
-  Task<Status> unlisting = Change([&](ArrayFile& file) { file.DropSpare(path); });
+  Task<Status> unlisting = Change([path](ArrayFile& file) { file.DropSpare(path); });
   Status status = co_await unlisting;
   EPLOG_CO_TRY(status);
   if (found.kind == SpareKind::kSpare) {
@@ -211,7 +278,7 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
 }
 
 Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {
-  Task<Status> writing = Change([&](ArrayFile& file) { file.MoveMember(member, path); });
+  Task<Status> writing = Change([member, path](ArrayFile& file) { file.MoveMember(member, path); });
   Status written = co_await writing;
   Drop(path);  // it is the array's now
   co_return written;

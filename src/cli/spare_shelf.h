@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,14 +18,12 @@
 
 namespace eplog::cli {
 
+class ChangeTurn;
+
 class FileSpareShelf final : public SpareShelf {
  public:
   // `member`: the superblock of any of the array's.
-  FileSpareShelf(Session& session, ArrayFile file, Superblock member)
-      : session_(session),
-        file_(std::move(file)),
-        member_(std::move(member)),
-        helper_(session.loop(), kMostOpenings) {}
+  FileSpareShelf(Session& session, ArrayFile file, Superblock member);
 
   [[nodiscard]] std::vector<std::string> Listed() const override;
   Task<Result<SpareDevice>> Open(std::string path) override;
@@ -42,6 +42,8 @@ class FileSpareShelf final : public SpareShelf {
   Task<Result<Device*>> Take(std::string path, DeviceIdentity looked_at);
   void Drop(const std::string& path);
   Task<Result<SpareDevice>> MakeSpare(std::string path, Device& device);
+  // Gives up when the file system of array.toml does not answer. `change` may then be made later,
+  // or not: it refers to nothing that may be gone by then.
   Task<Status> Change(std::function<void(ArrayFile&)> change);
   Task<Status> Mark(Device& device);
   [[nodiscard]] Result<SpareDevice> Describe(Device& device) const;
@@ -49,7 +51,8 @@ class FileSpareShelf final : public SpareShelf {
   Session& session_;
   ArrayFile file_;  // as it was written last from here
   Superblock member_;
-  std::map<std::string, Device*> open_;  // by the path under which it is listed
+  std::shared_ptr<ChangeTurn> change_turn_;  // also of changes that nobody waits for any more
+  std::map<std::string, Device*> open_;      // by the path under which it is listed
   HelperThread helper_;
 };
 

@@ -695,6 +695,45 @@ TEST_F(SpareShelves, SpareThatHangsDelaysNoOther) {
   Close();
 }
 
+// As on a file system that hangs: who waits is told, and of several changes that come meanwhile one
+// at most is made later.
+TEST_F(SpareShelves, ArrayFileThatHangsIsNotWaitedForForEver) {
+  Open();
+  dir_.WriteSparse("a", kSsdBytes);
+  dir_.WriteSparse("b", kSsdBytes);
+  {
+    FileSpareShelf shelf = Shelf();
+    HangingFile hangs(file_.file);
+    EPLOG_NEEDS_HANGING(hangs);
+    std::optional<Result<SpareDevice>> a;
+    std::optional<Result<SpareDevice>> b;
+    Begin(shelf.Add(At("a").string(), Identity(At("a"))), a);
+    Begin(shelf.Add(At("b").string(), Identity(At("b"))), b);
+    WaitFor(a);
+    WaitFor(b);
+    for (const auto& added : {*a, *b}) {
+      ASSERT_FALSE(added.ok());
+      EXPECT_EQ(added.error().code, ErrorCode::kDeviceFailed);
+      EXPECT_NE(added.error().message.find("array.toml could not be changed within 10 s"),
+                std::string::npos)
+          << added.error().message;
+    }
+    Turn();
+    EXPECT_EQ(session_->open_devices(), 4U);
+    hangs.LetGo();
+    auto now = LoadArrayFile(file_.file);
+    while (now.ok() && now->spares.empty()) {
+      Turn(1000);
+      now = LoadArrayFile(file_.file);
+    }
+    EXPECT_TRUE(session_->Run(shelf.Remove(At("a").string())).ok());
+    EXPECT_TRUE(session_->Run(shelf.Remove(At("b").string())).ok());
+    EXPECT_EQ(now->spares.size(), 1U);
+    EXPECT_TRUE(LoadArrayFile(file_.file)->spares.empty());
+  }
+  Close();
+}
+
 // What is only looked at is not written to, whatever becomes of it.
 TEST_F(SpareShelves, BlankSpareIsMarkedWhenItIsPutBack) {
   file_.spares = {"blank"};

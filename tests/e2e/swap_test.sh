@@ -247,7 +247,25 @@ start_daemon
 fill
 stop_daemon
 NEW=$(seen "$BELOW_MNT/new")
+HANGING=
+if losetup -f >/dev/null 2>&1; then  # can be opened, and not be read
+  truncate -s $SSD_BYTES "$BELOW_MNT/disk"
+  HANGING=$(losetup --show -f "$BELOW_MNT/disk") || die "losetup"
+  LOOPS+=("$HANGING")
+  blockdev --flushbufs "$HANGING"
+fi
 kill -STOP "$BELOW"
+if [ -n "$HANGING" ]; then
+  "$EPLOG" inspect "$HANGING" >"$WORK/inspect.out" 2>&1 &  # the kernel may keep the process for as long as its read
+  INSPECTING=$!
+  for ((tries = 0; tries < 1200; ++tries)); do
+    grep -q "$HANGING does not answer" "$WORK/inspect.out" 2>/dev/null && break
+    sleep 0.1
+  done
+  grep -q "$HANGING does not answer" "$WORK/inspect.out" || die "inspect of a disk that hangs says nothing"
+else
+  say "SKIPPED: inspect of a disk that hangs: no loop devices"
+fi
 start_daemon --io-deadline 2s || die "a first member that hangs: $(cat "$WORK/mount.err")"
 warned 'ssd0 is missing: .*does not answer'
 verify
@@ -264,6 +282,10 @@ verify
 bounded 120 "$EPLOG" umount "$MNT" >/dev/null || die "umount beside a member that hangs"
 DAEMON=
 kill -CONT "$BELOW"
+if [ -n "$HANGING" ]; then
+  wait $INSPECTING
+  [ $? -eq 1 ] && [ "$(wc -l <"$WORK/inspect.out")" -eq 1 ] || die "inspect: $(cat "$WORK/inspect.out")"
+fi
 start_daemon --io-deadline 2s
 wait_for "$WHOLE"
 eplog spare add "$ARRAY" "$BELOW_MNT/spare"

@@ -1,0 +1,62 @@
+#include "cli/raw_array.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/cli/hanging_file.h"
+#include "tests/cli/temp_dir.h"
+
+namespace eplog::cli {
+namespace {
+
+constexpr uint64_t kMemberBytes = uint64_t{1} << 20;
+
+class RawArrays : public testing::Test {
+ protected:
+  RawArrays() {
+    for (const char* name : {"ssd0", "ssd1", "log0"}) {
+      dir_.WriteSparse(name, kMemberBytes);
+    }
+    dir_.Write("array.toml",
+               "uuid = \"0123abcd-0123-4567-89ab-0123456789ab\"\nname = \"a\"\n"
+               "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n"
+               "[[member]]\nname = \"ssd1\"\npath = \"ssd1\"\n"
+               "[[member]]\nname = \"log0\"\npath = \"log0\"\n");
+  }
+  [[nodiscard]] std::string At(const std::string& name) const {
+    return (dir_.path() / name).string();
+  }
+  TempDir dir_;
+};
+
+TEST_F(RawArrays, MemberThatHangsIsNamedAndTheOthersAreRead) {
+  const HangingFile hangs(At("ssd1"));
+  EPLOG_NEEDS_HANGING(hangs);
+  const auto array = RawArray::Open(dir_.path().string());
+  ASSERT_TRUE(array.ok()) << array.error().message;
+  ASSERT_EQ(array->members().size(), 3U);
+  EXPECT_EQ(array->members()[0].error, "");
+  EXPECT_NE(array->members()[1].error.find(At("ssd1") + " does not answer"), std::string::npos);
+  EXPECT_TRUE(ReadBytes(array->members()[2], kMemberBytes - 512, 512).ok());
+  EXPECT_FALSE(ReadBytes(array->members()[2], kMemberBytes - 512, 1024).ok());
+}
+
+TEST_F(RawArrays, ArrayFileThatHangsIsNamed) {
+  const HangingFile hangs(At("array.toml"));
+  EPLOG_NEEDS_HANGING(hangs);
+  const auto array = RawArray::Open(dir_.path().string());
+  ASSERT_FALSE(array.ok());
+  EXPECT_NE(array.error().message.find("does not answer"), std::string::npos);
+}
+
+TEST_F(RawArrays, OneDevice) {
+  const auto array = RawArray::Open(At("ssd0"));
+  ASSERT_TRUE(array.ok());
+  EXPECT_TRUE(array->one_device());
+  EXPECT_EQ(array->Identity().error().message, At("ssd0") + " has no EPLOG superblock");
+  EXPECT_EQ(RawArray::Open(At("none")).error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace eplog::cli
