@@ -123,6 +123,10 @@ std::string Coverage::ToString() const {
       {"  chunks healed", healed},
       {"  liars made whole", made_whole},
       {"sectors corrupted", corrupt_sectors},
+      {"what-if damages", damaged},
+      {"  beyond parity", damaged_beyond},
+      {"  refused to open", damaged_refused},
+      {"  chunks harmed", damaged_chunks},
       {"devices taken back", taken_back},
       {"devices replaced", replaced},
       {"devices rebuilt", repaired},
@@ -180,6 +184,8 @@ std::string Coverage::Missing(uint64_t least) const {
     }
   }
   need("scrubs", scrubs);
+  need("damage beyond parity", damaged_beyond);
+  need("chunks harmed by that", damaged_chunks);
   need("chunks healed", healed);
   need("devices taken back", taken_back);
   need("devices replaced", replaced);

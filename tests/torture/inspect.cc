@@ -35,6 +35,25 @@ Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
   }
 }
 
+// The same chunk by chunk, whatever they hold.
+Task<void> NoteHarm(Oracle& oracle, BufferPool& pool, const Oracle::Match& match,
+                    Inspection& inspection) {
+  Harm& harm = *inspection.harm;
+  for (uint64_t at = 0; at < match.info.size_bytes; at += oracle.chunk_bytes()) {
+    const uint64_t length = std::min(oracle.chunk_bytes(), match.info.size_bytes - at);
+    const Buffer buffer = pool.Get(length);
+    Task<Status> task = inspection.array->Read(match.info.id, at, buffer.span());
+    const Status status = co_await task;
+    const std::string wrong =
+        status.ok() ? oracle.JudgeFound(match, at, buffer.span(), inspection.weak)
+                    : "volume " + match.info.name + " at " + std::to_string(at) + ": " +
+                          status.error().ToString();
+    harm.unreadable += status.ok() ? 0 : 1;
+    harm.old += status.ok() && !wrong.empty() ? 1 : 0;
+    harm.first = harm.first.empty() ? wrong : harm.first;
+  }
+}
+
 // The devices that the array does not call ok.
 std::string NotOk(const ArrayStatus& status) {
   std::string names;
@@ -91,7 +110,9 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
   for (const Oracle::Match& match : verdict.volumes) {
     if (inspection.wrong.empty() && !inspection.failed) {
       const uint64_t piece_bytes = std::max(uint64_t{128} << 10, oracle.chunk_bytes());
-      Task<void> task = ReadBack(oracle, pool, piece_bytes, match, inspection);
+      Task<void> task = inspection.harm != nullptr
+                            ? NoteHarm(oracle, pool, match, inspection)
+                            : ReadBack(oracle, pool, piece_bytes, match, inspection);
       co_await task;
     }
   }

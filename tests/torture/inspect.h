@@ -13,6 +13,14 @@
 
 namespace eplog::torture {
 
+// More may be damaged than parity can replace: then something reads wrong or not at all. What, is
+// judged by how much.
+struct Harm {
+  uint64_t unreadable = 0;  // chunks
+  uint64_t old = 0;         // chunks that hold what a flush had superseded
+  std::string first;        // of them, for people
+};
+
 struct Inspection {
   // in
   std::vector<Device*> devices;
@@ -24,6 +32,7 @@ struct Inspection {
   bool close = false;       // at the end
   bool tolerant =
       false;  // faults are injected: an error ends the inspection, which then says so by `failed`
+  Harm* harm = nullptr;  // if set, what reads wrong is noted there
   // out
   std::string wrong;  // empty: all is well
   std::unique_ptr<Array> array;

@@ -135,6 +135,9 @@ void World::Crash(bool recovering) {
       RunProbe(copy, ChooseLost(torn), false, "after the crash");
     }
   }
+  if (random_.OneIn(4)) {
+    ProbeDamage();
+  }
   ++crashes_;
   ++coverage_.crashes;
   ++(power ? coverage_.power_cuts : coverage_.kills);

@@ -312,7 +312,10 @@ SimDevice::SimDevice(SimBus& bus, const SimDevice& other)
       cached_(other.cached_),
       in_flight_(other.in_flight_),
       next_id_(other.next_id_),
-      next_order_(other.next_order_) {}
+      next_order_(other.next_order_),
+      lately_(other.lately_),
+      written_(other.written_),
+      unreadable_(other.unreadable_) {}
 
 Error SimDevice::Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const {
   Error error;
@@ -375,6 +378,7 @@ void SimDevice::Complete(uint64_t id, std::span<const iovec> from) {
     at += part.iov_len;
   }
   visible_.Write(write.offset_bytes, *write.data);
+  NoteWritten(write.offset_bytes, write.data->size());
   write.order = next_order_++;
   cached_.push_back(std::move(write));
 }
@@ -527,7 +531,7 @@ Task<Status> SimDevice::Read(uint64_t offset_bytes, std::span<const iovec> into)
   }
   --others_in_flight_;
   bus_.StrikeAt(kind, Moment::kCompleted);
-  if (fault || !inside) {
+  if (fault || !inside || !Readable(offset_bytes, length)) {
     co_return Fail(Failure(fault.value_or(ErrorCode::kIo), "read", offset_bytes));
   }
   if (!early) {
@@ -772,18 +776,56 @@ uint64_t SimDevice::Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in
     if (!visible_.HasPage(page) || !random.OneIn(one_in)) {
       continue;
     }
-    const uint64_t at =
-        page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes;
-    std::array<std::byte, kSectorBytes> sector{};
-    visible_.Read(at, sector);
-    for (size_t i = random.Below(8); i < sector.size(); i += 1 + random.Below(100)) {
-      sector[i] ^= static_cast<std::byte>(1 + random.Below(255));
-    }
-    visible_.Write(at, sector);
-    durable_.Write(at, sector);
+    FlipBytes(random,
+              page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes);
     ++hits;
   }
   return hits;
+}
+
+void SimDevice::FlipBytes(Random& random, uint64_t sector_at) {
+  std::array<std::byte, kSectorBytes> sector{};
+  visible_.Read(sector_at, sector);
+  for (size_t i = random.Below(8); i < sector.size(); i += 1 + random.Below(100)) {
+    sector[i] ^= static_cast<std::byte>(1 + random.Below(255));
+  }
+  visible_.Write(sector_at, sector);
+  durable_.Write(sector_at, sector);
+}
+
+bool SimDevice::Rot(Random& random, uint64_t from_bytes, uint64_t to_bytes, bool unreadable) {
+  constexpr int kTries = 12;
+  for (int i = 0; i < kTries; ++i) {
+    const bool lately = written_ != 0 && !random.OneIn(3);
+    const uint64_t at =
+        lately ? lately_[random.Below(std::min<uint64_t>(written_, lately_.size()))]
+               : from_bytes + random.Below(to_bytes - from_bytes);
+    const uint64_t page = at / kBlockBytes;
+    if (at < from_bytes || at >= to_bytes || !visible_.HasPage(page)) {
+      continue;
+    }
+    const uint64_t sector_at =
+        page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes;
+    if (unreadable) {
+      unreadable_.insert(sector_at / kSectorBytes);
+    } else {
+      FlipBytes(random, sector_at);
+    }
+    return true;
+  }
+  return false;
+}
+
+bool SimDevice::Readable(uint64_t offset_bytes, uint64_t length_bytes) const {
+  const auto first = unreadable_.lower_bound(offset_bytes / kSectorBytes);
+  return first == unreadable_.end() ||
+         *first >= DivideUp(offset_bytes + length_bytes, kSectorBytes);
+}
+
+void SimDevice::NoteWritten(uint64_t offset_bytes, uint64_t length_bytes) {
+  lately_[written_++ % lately_.size()] = offset_bytes;
+  unreadable_.erase(unreadable_.lower_bound(offset_bytes / kSectorBytes),
+                    unreadable_.lower_bound((offset_bytes + length_bytes) / kSectorBytes));
 }
 
 }  // namespace eplog::torture

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -244,6 +245,9 @@ class SimDevice final : public Device {
   void Kill(Random& random);
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
+  // One written sector of the range, often one that was written lately, holds something else, or
+  // cannot be read until it is written. False: none was found.
+  bool Rot(Random& random, uint64_t from_bytes, uint64_t to_bytes, bool unreadable);
 
   // It has been left alone for long: nothing is in flight, and what is there is durable.
   void Settle() {
@@ -278,6 +282,9 @@ class SimDevice final : public Device {
   void LateOnesLand(Random& random);
   static void Outlive(std::deque<CachedWrite>& writes, const CachedWrite& newer);
   void Deliver(uint64_t offset_bytes, std::span<const iovec> into);
+  void FlipBytes(Random& random, uint64_t sector_at);
+  [[nodiscard]] bool Readable(uint64_t offset_bytes, uint64_t length_bytes) const;
+  void NoteWritten(uint64_t offset_bytes, uint64_t length_bytes);
   void Covered(uint64_t upto_order, bool failed);
   void ApplyFate(Random& random, const CachedWrite& write, const CutStyle& style);
   Error Failure(ErrorCode code, const char* what, uint64_t offset_bytes) const;
@@ -295,6 +302,9 @@ class SimDevice final : public Device {
   uint64_t next_id_ = 0;
   uint64_t next_order_ = 1;
   uint64_t writes_submitted_ = 0;
+  std::array<uint64_t, 64> lately_{};  // offsets of the newest writes, in a ring
+  uint64_t written_ = 0;
+  std::set<uint64_t> unreadable_;  // sectors, by number
 };
 
 }  // namespace eplog::torture

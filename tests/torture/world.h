@@ -58,6 +58,16 @@ class World {
   void Crash(bool recovering);
   void Finish();
   void ProbeCorruption();
+  void ProbeDamage();
+  struct Damaged {
+    std::string what;
+    DeviceSet lost;
+    uint64_t most_harmed = 0;  // chunks
+    bool may_refuse = false;
+    bool weak = false;
+  };
+  void Damage(Machine& copy, DeviceSet& hit, Damaged& damaged);
+  bool OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told);
   void Probe(bool with_losses);
   void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
 

@@ -1,0 +1,126 @@
+// What if, beside a crash and devices that are lost, something rots or cannot be read: anywhere, on
+// any device, more than parity can replace?
+//
+// What is asked is the blast radius. A sector of a slot or a log chunk takes that chunk with it, and
+// what of its log stripe and of its row was on devices that are lost. Metadata has m + 1 copies: as
+// long as no more than m devices are lost or have damaged metadata, the array opens, and that takes
+// nothing. All else reads right. What does not is an error, or is older than a flush and the array
+// has said so (writes_dropped).
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/torture/world.h"
+
+namespace eplog::torture {
+
+void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
+  const Geometry& g = plan_.geometry;
+  std::vector<uint8_t> there;
+  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+    if (!damaged.lost.contains(static_cast<uint8_t>(i))) {
+      there.push_back(static_cast<uint8_t>(i));
+    }
+  }
+  const uint64_t metadata_of = there[random_.Below(there.size())];
+  DeviceSet without = damaged.lost;
+  const uint64_t units = random_.Between(1, random_.OneIn(3) ? 8 : 3);
+  for (uint64_t i = 0; i < units; ++i) {
+    const uint8_t device = there[random_.Below(there.size())];
+    const bool log = device >= plan_.n;
+    const bool metadata = !log && device == metadata_of && random_.OneIn(2);
+    const bool unreadable = random_.OneIn(3);
+    const uint64_t from = log        ? g.log_offset_bytes
+                          : metadata ? g.metadata_offset_bytes
+                                     : g.slots_offset_bytes;
+    const uint64_t to = log        ? g.log_bytes()
+                        : metadata ? g.slots_offset_bytes
+                                   : g.slots_offset_bytes + uint64_t{g.slots} * g.chunk_bytes;
+    if (copy.device(device).Rot(random_, from, to, unreadable)) {
+      hit.insert(device);
+      if (metadata || log) {
+        without.insert(device);
+      }
+      damaged.most_harmed += metadata ? 0 : 1 + 2 * damaged.lost.size();
+      Say("DAMAGE of " + Names(plan_, {device}) + (metadata ? ", metadata" : "") +
+          (unreadable ? ", unreadable" : ""));
+    }
+  }
+  damaged.may_refuse = without.size() > plan_.create.parity;
+  // In mode log what is flushed may have its only headers on the log devices.
+  damaged.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
+}
+
+// `told`: of how many chunks the array said that they may be old, so far.
+bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told) {
+  EngineHooks hooks;
+  Harm harm;
+  Inspection inspection;
+  inspection.devices = copy.Except(damaged.lost);
+  inspection.options = Options(hooks);
+  inspection.options.read_only = read_only;
+  inspection.options.max_read_errors = 0;  // a device more that is lost is another question
+  inspection.options.on_event = [&told](const ArrayEvent& event) {
+    told += event.kind == EventKind::kWritesDropped
+                     ? std::strtoull(event.text.c_str(), nullptr, 10)
+                     : 0;
+  };
+  inspection.weak = damaged.weak;
+  inspection.harm = &harm;
+  inspection.close = true;
+  copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
+  const Driven driven = copy.Drive([&] { return inspection.done; });
+  const bool refused = inspection.done && !inspection.opened;
+  coverage_.damaged_refused += refused ? 1 : 0;
+  if (refused && damaged.may_refuse) {
+    inspection.wrong.clear();
+  } else if (driven == Driven::kStalled) {
+    inspection.wrong = "stalled";
+  } else if (!copy.bus().complaint().empty()) {
+    inspection.wrong = "device misused: " + copy.bus().complaint();
+  } else if (harm.unreadable + harm.old > damaged.most_harmed) {
+    inspection.wrong = std::to_string(harm.unreadable) + " chunks unreadable and " +
+                       std::to_string(harm.old) + " old, where " + std::to_string(damaged.most_harmed) +
+                       " can be; first: " + harm.first;
+  } else if (harm.old > told) {
+    inspection.wrong = std::to_string(harm.old) + " chunks are old, and the array told of " +
+                       std::to_string(told) + "; first: " + harm.first;
+  }
+  if (!inspection.wrong.empty()) {
+    Violate(damaged.what + (read_only ? ", read-only" : ", for writing") + ": " + inspection.wrong);
+  }
+  copy.loop().Abort();
+  inspection.array.reset();
+  coverage_.damaged_chunks += harm.unreadable + harm.old;
+  return inspection.wrong.empty();
+}
+
+void World::ProbeDamage() {
+  if (failed() || !factory_.survives_failures() || !rotten_.empty() || !Forgetful().empty() ||
+      away_.size() > plan_.create.parity) {
+    return;
+  }
+  Damaged damaged;
+  damaged.lost = plan_.loses_devices ? ChooseLost() : away_;
+  Machine copy(*machine_, random_.Next());
+  DeviceSet hit;
+  Damage(copy, hit, damaged);
+  const bool beyond = damaged.lost.size() + hit.size() > plan_.create.parity;
+  damaged.most_harmed = beyond ? damaged.most_harmed : 0;
+  damaged.what = "damage of " + Names(plan_, hit) + " after the crash, lost " +
+                 Names(plan_, damaged.lost);
+  ++coverage_.damaged;
+  coverage_.damaged_beyond += beyond ? 1 : 0;
+  Machine writing(copy, random_.Next());
+  uint64_t told = 0;
+  uint64_t told_writing = 0;
+  // What one opening for writing makes of it, the next one finds.
+  if (OpenDamaged(copy, damaged, true, told) &&
+      OpenDamaged(writing, damaged, false, told_writing)) {
+    writing.Crash(random_, true);
+    damaged.what += ", opened again";
+    OpenDamaged(writing, damaged, true, told_writing);
+  }
+}
+
+}  // namespace eplog::torture
