@@ -44,8 +44,10 @@ enum class Canary : uint8_t {
   kVersionByPlace,      // a commit takes a version for the one before if both are `absent` (I5)
   kContentByCrc,        // contents are told apart by CRC32C, as in format 1 (I8)
   kRenameUnflushed,     // what takes another volume's name is not made durable before (I8)
+  kTailCut,             // recovery cuts the log where a record is not whole (I8)
+  kDropUntold,          // and says nothing of what it drops (P7)
 };
-inline constexpr int kCanaries = 31;
+inline constexpr int kCanaries = 33;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

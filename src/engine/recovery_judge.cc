@@ -39,6 +39,13 @@ bool AllDropped(const Records& records, const std::vector<bool>& dropped) {
   return static_cast<size_t>(std::count(dropped.begin(), dropped.end(), true)) == records.size();
 }
 
+bool DropsAny(const State::Dropped& dropped) {
+  const auto any = [](const std::vector<bool>& list) {
+    return std::find(list.begin(), list.end(), true) != list.end();
+  };
+  return any(dropped.rows) || any(dropped.log_stripes);
+}
+
 bool KeepsNothing(const EntryHeader& entry, const State::Dropped& dropped) {
   return entry.volumes.empty() && entry.trims.empty() && AllDropped(entry.rows, dropped.rows) &&
          AllDropped(entry.log_stripes, dropped.log_stripes);
@@ -57,6 +64,9 @@ Task<Status> Recovery::Replay() {
       Result<State::Dropped> judged = co_await judging;
       EPLOG_CO_TRY(judged);
       dropped = std::move(*judged);
+      if (core_.canary(Canary::kTailCut) && DropsAny(dropped)) {
+        break;
+      }
       NoteDropped(entry, dropped);
       if (KeepsNothing(entry, dropped) && !dropped_.empty()) {
         continue;  // if nothing follows that is kept, the log ends before it
@@ -376,7 +386,7 @@ void Recovery::TellDropped(uint64_t salvaged) const {
     chunks += count;
   }
   chunks -= std::min(chunks, salvaged);
-  if (chunks == 0) {
+  if (chunks == 0 || core_.canary(Canary::kDropUntold)) {
     return;
   }
   core_.Tell(EventKind::kWritesDropped, "",

@@ -1,11 +1,11 @@
 // What if, beside a crash and devices that are lost, something rots or cannot be read: anywhere, on
 // any device, more than parity can replace?
 //
-// What is asked is the blast radius. A sector of a slot or a log chunk takes that chunk with it, and
-// what of its log stripe and of its row was on devices that are lost. Metadata has m + 1 copies: as
-// long as no more than m devices are lost or have damaged metadata, the array opens, and that takes
-// nothing. All else reads right. What does not is an error, or is older than a flush and the array
-// has said so (writes_dropped).
+// What is asked is the blast radius. A sector of a slot or a log chunk takes that chunk with it,
+// and what of its log stripe and of its row was on devices that are lost. Metadata has m + 1
+// copies: as long as no more than m devices are lost or have damaged metadata, the array opens, and
+// that takes nothing. All else reads right. What does not is an error, or is older than a flush and
+// the array has said so (writes_dropped).
 
 #include <algorithm>
 #include <cstdlib>
@@ -46,7 +46,7 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
           (unreadable ? ", unreadable" : ""));
     }
   }
-  damaged.may_refuse = without.size() > plan_.create.parity;
+  damaged.beyond_metadata = without.size() > plan_.create.parity;
   // In mode log what is flushed may have its only headers on the log devices.
   damaged.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
 }
@@ -61,27 +61,25 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
   inspection.options.read_only = read_only;
   inspection.options.max_read_errors = 0;  // a device more that is lost is another question
   inspection.options.on_event = [&told](const ArrayEvent& event) {
-    told += event.kind == EventKind::kWritesDropped
-                     ? std::strtoull(event.text.c_str(), nullptr, 10)
-                     : 0;
+    told += event.kind == EventKind::kWritesDropped ? std::strtoull(event.text.c_str(), nullptr, 10)
+                                                    : 0;
   };
   inspection.weak = damaged.weak;
   inspection.harm = &harm;
   inspection.close = true;
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done; });
-  const bool refused = inspection.done && !inspection.opened;
-  coverage_.damaged_refused += refused ? 1 : 0;
-  if (refused && damaged.may_refuse) {
-    inspection.wrong.clear();
-  } else if (driven == Driven::kStalled) {
+  coverage_.damaged_refused += inspection.done && !inspection.opened ? 1 : 0;
+  if (driven == Driven::kStalled) {
     inspection.wrong = "stalled";
   } else if (!copy.bus().complaint().empty()) {
     inspection.wrong = "device misused: " + copy.bus().complaint();
+  } else if (damaged.beyond_metadata) {
+    inspection.wrong.clear();  // the newest entries may be nowhere, and nobody can know of them
   } else if (harm.unreadable + harm.old > damaged.most_harmed) {
     inspection.wrong = std::to_string(harm.unreadable) + " chunks unreadable and " +
-                       std::to_string(harm.old) + " old, where " + std::to_string(damaged.most_harmed) +
-                       " can be; first: " + harm.first;
+                       std::to_string(harm.old) + " old, where " +
+                       std::to_string(damaged.most_harmed) + " can be; first: " + harm.first;
   } else if (harm.old > told) {
     inspection.wrong = std::to_string(harm.old) + " chunks are old, and the array told of " +
                        std::to_string(told) + "; first: " + harm.first;
@@ -107,8 +105,8 @@ void World::ProbeDamage() {
   Damage(copy, hit, damaged);
   const bool beyond = damaged.lost.size() + hit.size() > plan_.create.parity;
   damaged.most_harmed = beyond ? damaged.most_harmed : 0;
-  damaged.what = "damage of " + Names(plan_, hit) + " after the crash, lost " +
-                 Names(plan_, damaged.lost);
+  damaged.what =
+      "damage of " + Names(plan_, hit) + " after the crash, lost " + Names(plan_, damaged.lost);
   ++coverage_.damaged;
   coverage_.damaged_beyond += beyond ? 1 : 0;
   Machine writing(copy, random_.Next());

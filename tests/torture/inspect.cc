@@ -44,10 +44,10 @@ Task<void> NoteHarm(Oracle& oracle, BufferPool& pool, const Oracle::Match& match
     const Buffer buffer = pool.Get(length);
     Task<Status> task = inspection.array->Read(match.info.id, at, buffer.span());
     const Status status = co_await task;
-    const std::string wrong =
-        status.ok() ? oracle.JudgeFound(match, at, buffer.span(), inspection.weak)
-                    : "volume " + match.info.name + " at " + std::to_string(at) + ": " +
-                          status.error().ToString();
+    const std::string wrong = status.ok()
+                                  ? oracle.JudgeFound(match, at, buffer.span(), inspection.weak)
+                                  : "volume " + match.info.name + " at " + std::to_string(at) +
+                                        ": " + status.error().ToString();
     harm.unreadable += status.ok() ? 0 : 1;
     harm.old += status.ok() && !wrong.empty() ? 1 : 0;
     harm.first = harm.first.empty() ? wrong : harm.first;

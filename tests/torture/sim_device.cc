@@ -776,8 +776,7 @@ uint64_t SimDevice::Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in
     if (!visible_.HasPage(page) || !random.OneIn(one_in)) {
       continue;
     }
-    FlipBytes(random,
-              page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes);
+    FlipBytes(random, page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes);
     ++hits;
   }
   return hits;
@@ -797,9 +796,8 @@ bool SimDevice::Rot(Random& random, uint64_t from_bytes, uint64_t to_bytes, bool
   constexpr int kTries = 12;
   for (int i = 0; i < kTries; ++i) {
     const bool lately = written_ != 0 && !random.OneIn(3);
-    const uint64_t at =
-        lately ? lately_[random.Below(std::min<uint64_t>(written_, lately_.size()))]
-               : from_bytes + random.Below(to_bytes - from_bytes);
+    const uint64_t at = lately ? lately_[random.Below(std::min<uint64_t>(written_, lately_.size()))]
+                               : from_bytes + random.Below(to_bytes - from_bytes);
     const uint64_t page = at / kBlockBytes;
     if (at < from_bytes || at >= to_bytes || !visible_.HasPage(page)) {
       continue;

@@ -50,7 +50,9 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "heal-in-place",
                                                         "version-by-place",
                                                         "content-by-crc",
-                                                        "rename-unflushed"};
+                                                        "rename-unflushed",
+                                                        "tail-cut",
+                                                        "drop-untold"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

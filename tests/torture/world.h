@@ -62,9 +62,9 @@ class World {
   struct Damaged {
     std::string what;
     DeviceSet lost;
-    uint64_t most_harmed = 0;  // chunks
-    bool may_refuse = false;
-    bool weak = false;
+    uint64_t most_harmed = 0;      // chunks
+    bool beyond_metadata = false;  // all copies of some of it may be gone
+    bool weak = false;             // as in journal mode log without the logs
   };
   void Damage(Machine& copy, DeviceSet& hit, Damaged& damaged);
   bool OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told);
