@@ -24,26 +24,31 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
   }
   const uint64_t metadata_of = there[random_.Below(there.size())];
   DeviceSet without = damaged.lost;
-  const uint64_t units = random_.Between(1, random_.OneIn(3) ? 8 : 3);
+  // Or what every SSD was given last: likely more than m chunks of one log stripe.
+  const bool newest = random_.OneIn(3);
+  const uint64_t units = newest ? there.size() : random_.Between(1, random_.OneIn(3) ? 8 : 3);
   for (uint64_t i = 0; i < units; ++i) {
-    const uint8_t device = there[random_.Below(there.size())];
+    const uint8_t device = newest ? there[i] : there[random_.Below(there.size())];
     const bool log = device >= plan_.n;
-    const bool metadata = !log && device == metadata_of && random_.OneIn(2);
-    const bool unreadable = random_.OneIn(3);
-    const uint64_t from = log        ? g.log_offset_bytes
-                          : metadata ? g.metadata_offset_bytes
-                                     : g.slots_offset_bytes;
-    const uint64_t to = log        ? g.log_bytes()
-                        : metadata ? g.slots_offset_bytes
-                                   : g.slots_offset_bytes + uint64_t{g.slots} * g.chunk_bytes;
-    if (copy.device(device).Rot(random_, from, to, unreadable)) {
+    const bool metadata = !log && !newest && device == metadata_of && random_.OneIn(2);
+    if (newest && log) {
+      continue;
+    }
+    SimDevice::RotPlan plan;
+    plan.from_bytes = log        ? g.log_offset_bytes
+                      : metadata ? g.metadata_offset_bytes
+                                 : g.slots_offset_bytes;
+    plan.to_bytes = log ? g.log_bytes() : metadata ? g.slots_offset_bytes : g.ssd_bytes();
+    plan.newest = newest;
+    plan.unreadable = random_.OneIn(3);
+    if (copy.device(device).Rot(random_, plan)) {
       hit.insert(device);
       if (metadata || log) {
         without.insert(device);
       }
       damaged.most_harmed += metadata ? 0 : 1 + 2 * damaged.lost.size();
       Say("DAMAGE of " + Names(plan_, {device}) + (metadata ? ", metadata" : "") +
-          (unreadable ? ", unreadable" : ""));
+          (plan.unreadable ? ", unreadable" : ""));
     }
   }
   damaged.beyond_metadata = without.size() > plan_.create.parity;

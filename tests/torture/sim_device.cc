@@ -792,24 +792,36 @@ void SimDevice::FlipBytes(Random& random, uint64_t sector_at) {
   durable_.Write(sector_at, sector);
 }
 
-bool SimDevice::Rot(Random& random, uint64_t from_bytes, uint64_t to_bytes, bool unreadable) {
-  constexpr int kTries = 12;
-  for (int i = 0; i < kTries; ++i) {
-    const bool lately = written_ != 0 && !random.OneIn(3);
-    const uint64_t at = lately ? lately_[random.Below(std::min<uint64_t>(written_, lately_.size()))]
-                               : from_bytes + random.Below(to_bytes - from_bytes);
-    const uint64_t page = at / kBlockBytes;
-    if (at < from_bytes || at >= to_bytes || !visible_.HasPage(page)) {
-      continue;
-    }
+bool SimDevice::Rot(Random& random, const RotPlan& plan) {
+  const auto rot = [&](uint64_t page) {
     const uint64_t sector_at =
         page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes;
-    if (unreadable) {
+    if (plan.unreadable) {
       unreadable_.insert(sector_at / kSectorBytes);
     } else {
       FlipBytes(random, sector_at);
     }
-    return true;
+  };
+  const auto fits = [&](uint64_t at) {
+    return at >= plan.from_bytes && at < plan.to_bytes && visible_.HasPage(at / kBlockBytes);
+  };
+  const uint64_t known = std::min(written_, kLately);
+  for (uint64_t back = 0; plan.newest && back < known; ++back) {
+    const uint64_t at = lately_[(written_ - 1 - back) % kLately];
+    if (fits(at)) {
+      rot(at / kBlockBytes);
+      return true;
+    }
+  }
+  constexpr int kTries = 12;
+  for (int i = 0; i < kTries && !plan.newest; ++i) {
+    const uint64_t at = known != 0 && !random.OneIn(3)
+                            ? lately_[(written_ - 1 - random.Below(known)) % kLately]
+                            : plan.from_bytes + random.Below(plan.to_bytes - plan.from_bytes);
+    if (fits(at)) {
+      rot(at / kBlockBytes);
+      return true;
+    }
   }
   return false;
 }
@@ -821,7 +833,7 @@ bool SimDevice::Readable(uint64_t offset_bytes, uint64_t length_bytes) const {
 }
 
 void SimDevice::NoteWritten(uint64_t offset_bytes, uint64_t length_bytes) {
-  lately_[written_++ % lately_.size()] = offset_bytes;
+  lately_[written_++ % kLately] = offset_bytes;
   unreadable_.erase(unreadable_.lower_bound(offset_bytes / kSectorBytes),
                     unreadable_.lower_bound((offset_bytes + length_bytes) / kSectorBytes));
 }

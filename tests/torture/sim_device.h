@@ -245,9 +245,15 @@ class SimDevice final : public Device {
   void Kill(Random& random);
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
-  // One written sector of the range, often one that was written lately, holds something else, or
-  // cannot be read until it is written. False: none was found.
-  bool Rot(Random& random, uint64_t from_bytes, uint64_t to_bytes, bool unreadable);
+  // One written sector of the range, the newest or any, and often one of the last that were
+  // written, holds something else, or cannot be read until it is written. False: none was found.
+  struct RotPlan {
+    uint64_t from_bytes = 0;
+    uint64_t to_bytes = 0;
+    bool newest = false;
+    bool unreadable = false;
+  };
+  bool Rot(Random& random, const RotPlan& plan);
 
   // It has been left alone for long: nothing is in flight, and what is there is durable.
   void Settle() {
@@ -302,7 +308,8 @@ class SimDevice final : public Device {
   uint64_t next_id_ = 0;
   uint64_t next_order_ = 1;
   uint64_t writes_submitted_ = 0;
-  std::array<uint64_t, 64> lately_{};  // offsets of the newest writes, in a ring
+  static constexpr uint64_t kLately = 64;
+  std::array<uint64_t, kLately> lately_{};  // offsets of the newest writes, in a ring
   uint64_t written_ = 0;
   std::set<uint64_t> unreadable_;  // sectors, by number
 };
