@@ -100,7 +100,8 @@ class Recovery {
   void NoteCut(const EntryHeader& entry);
 
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
-  Task<Status> CheckDamage();
+  Task<void> LookBeyond();
+  Status CheckDamage();
   Status TakeSpace();
 
   Task<Status> WriteMends();
@@ -122,7 +123,9 @@ class Recovery {
   std::vector<FoundBlock> ring_blocks_;
   uint64_t newest_ring_mark_ = 0;
   std::vector<EntryHeader> chain_;
-  uint64_t mark_ = 0;
+  Appender::Position joined_;        // the end of the chain
+  std::vector<EntryHeader> beyond_;  // headers on log devices behind that
+  uint64_t mark_ = 0;                // the newest that was found anywhere
   Appender::Position position_;
   Epoch epoch_;
   std::vector<Mend> mends_;

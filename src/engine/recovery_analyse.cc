@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/checkpoint_loader.h"
@@ -44,11 +45,12 @@ Task<Status> Recovery::AnalyseAll() {
   Task<Status> join = Join();
   status = co_await join;
   EPLOG_CO_TRY(status);
+  Task<void> beyond = LookBeyond();
+  co_await beyond;
   Task<Status> replay = Replay();
   status = co_await replay;
   EPLOG_CO_TRY(status);
-  Task<Status> damage = CheckDamage();
-  status = co_await damage;
+  status = CheckDamage();
   EPLOG_CO_TRY(status);
   status = CheckState(*core_.state, checkpoint_.place, position_.place);
   EPLOG_CO_TRY(status);
@@ -175,6 +177,7 @@ Task<Status> Recovery::Join() {
     EPLOG_CO_TRY(found);
     std::optional<EntryHeader> next = std::move(*found);
     if (!next) {
+      joined_ = at;
       co_return OkStatus();
     }
     at = {next->epoch, next->sequence, next->place + next->length_blocks};
@@ -217,42 +220,50 @@ Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {
   return block;
 }
 
-// An entry of any epoch with a mark beyond the cut proves that something stable is missing: damage,
+// What lies beyond what could be joined, since an entry between is nowhere. Its marks count all the
+// same: whatever they cover is not to be judged.
+Task<void> Recovery::LookBeyond() {
+  const Geometry& g = core_.geometry;
+  const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
+  const uint64_t far =
+      std::min(g.log_blocks, Appender::kMaxUnstableBytes / kBlockBytes + longest_entry);
+  mark_ = std::max(mark_, newest_ring_mark_);
+  for (uint32_t j = 0; j < g.m; ++j) {
+    for (uint64_t place = joined_.place; place < joined_.place + far; ++place) {
+      Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
+      std::optional<EntryHeader> header = co_await reading;
+      if (header) {
+        mark_ = std::max(mark_, header->mark);
+        newest_epoch_ = std::max(newest_epoch_, header->epoch.number);
+        beyond_.push_back(std::move(*header));
+      }
+    }
+  }
+}
+
+// A mark beyond the cut, in an entry of any epoch, proves that something stable is missing: damage,
 // not a tail. What else lies there is told: no flush had covered it, unless more is damaged than
 // parity can replace.
-Task<Status> Recovery::CheckDamage() {
-  uint64_t newest_mark = newest_ring_mark_;
+Status Recovery::CheckDamage() {
   for (const auto& [sequence, copies] : ring_headers_) {
     for (const RingCopies& copy : copies) {
       NoteCut(copy.header);
     }
   }
-  const Geometry& g = core_.geometry;
-  const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
-  const uint64_t far =
-      std::min(g.log_blocks, Appender::kMaxUnstableBytes / kBlockBytes + longest_entry);
-  for (uint32_t j = 0; j < g.m; ++j) {
-    for (uint64_t place = position_.place; place < position_.place + far; ++place) {
-      Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
-      const std::optional<EntryHeader> header = co_await reading;
-      if (header) {
-        newest_mark = std::max(newest_mark, header->mark);
-        newest_epoch_ = std::max(newest_epoch_, header->epoch.number);
-        NoteCut(*header);
-      }
-    }
+  for (const EntryHeader& header : std::exchange(beyond_, {})) {
+    NoteCut(header);
   }
-  if (newest_mark > position_.sequence) {
+  if (mark_ > position_.sequence) {
     std::string damage = "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
                          " cannot be found or verified, yet entries up to " +
-                         std::to_string(newest_mark) +
+                         std::to_string(mark_) +
                          " had been made durable; bring back missing members";
     if (assembly_.beyond.empty()) {
-      co_return Fail(ErrorCode::kCorrupt, std::move(damage));
+      return Fail(ErrorCode::kCorrupt, std::move(damage));
     }
     core_.log_damage = std::move(damage);
   }
-  co_return OkStatus();
+  return OkStatus();
 }
 
 void Recovery::MendInRam() {
