@@ -176,6 +176,7 @@ int RunAssemble(const AssembleCommand& command) {
     Open(**loop, path.string(), opened, findings);
   }
   std::vector<Device*> devices;
+  devices.reserve(opened.size());
   for (const Member& member : opened) {
     devices.push_back(member.device.get());
   }

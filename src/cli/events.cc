@@ -33,15 +33,9 @@ std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
   return at;
 }
 
-int RunEvents(const std::string& argument, bool follow) {
-  auto file = LoadArrayFile(argument);
-  if (!file.ok()) {
-    return ReportError(kVerb, file.error());
-  }
-  const std::string path = EventsPath(*file);
-  PrintFrom(path + ".1", 0);
-  std::streamoff at = PrintFrom(path, 0);
-  while (follow) {
+// Until a signal ends this process.
+[[noreturn]] void Follow(const std::string& path, std::streamoff at) {
+  while (true) {
     std::this_thread::sleep_for(kLook);
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
@@ -49,6 +43,19 @@ int RunEvents(const std::string& argument, bool follow) {
       at = 0;  // a new one was begun
     }
     at = PrintFrom(path, at);
+  }
+}
+
+int RunEvents(const std::string& argument, bool follow) {
+  auto file = LoadArrayFile(argument);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
+  const std::string path = EventsPath(*file);
+  PrintFrom(path + ".1", 0);
+  const std::streamoff at = PrintFrom(path, 0);
+  if (follow) {
+    Follow(path, at);
   }
   return kDone;
 }

@@ -226,6 +226,7 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
   std::vector<ChunkIndex> chunks;
   core_.state->pending.PendingChunksOf(id, chunks);
   std::vector<StripeIndex> stripes;
+  stripes.reserve(chunks.size());
   for (const ChunkIndex chunk : chunks) {
     stripes.push_back(core_.geometry.StripeOf(chunk));
   }

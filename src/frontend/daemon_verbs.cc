@@ -238,6 +238,7 @@ Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progre
 }
 
 // {"path": "...", "identity": {...}}: what is at the path is overwritten, if it is that.
+// NOLINTNEXTLINE(readability-make-member-function-const): a Handler like the others
 Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/) {
   Result<std::string> path = SparePath(request, devices_.spares);
   EPLOG_CO_TRY(path);
@@ -250,6 +251,7 @@ Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/
 }
 
 // {"path": "..."}
+// NOLINTNEXTLINE(readability-make-member-function-const): a Handler like the others
 Task<Result<Json>> DaemonVerbs::RemoveSpare(Json request, ProgressSink /*progress*/) {
   Result<std::string> path = SparePath(request, devices_.spares);
   EPLOG_CO_TRY(path);

@@ -31,8 +31,8 @@ CXX = re.compile(
 )
 # Ours that do any of this, wherever they are called.
 OURS = re.compile(
-    r"eplog::(FileDevice::Open|LockFile|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|UnmountPath|"
-    r"SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
+    r"eplog::(FileDevice::Open|LockFile|UnlockAndClose|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|"
+    r"UnmountPath|SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|cli::(ChangeArrayFile|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblock|"
     r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
     r"DeviceCloser::Wait(ForAll)?))(?=[(\[])"
