@@ -55,29 +55,6 @@ Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
   return fd;
 }
 
-// What is there of the range: short at the end of the file.
-Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t length,
-                                         const std::filesystem::path& path) {
-  std::vector<std::byte> bytes(length);
-  size_t got = 0;
-  while (got < length) {
-    const ssize_t n =
-        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return FailErrno(errno, "cannot read " + path.string());
-    }
-    if (n == 0) {
-      break;
-    }
-    got += static_cast<size_t>(n);
-  }
-  bytes.resize(got);
-  return bytes;
-}
-
 bool AllZero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
@@ -187,6 +164,30 @@ Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t 
 }
 
 }  // namespace
+
+Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t length,
+                                         const std::filesystem::path& path) {
+  std::vector<std::byte> bytes(length);
+  size_t got = 0;
+  while (got < length) {
+    const ssize_t n =
+        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      auto failed = FailErrno(errno, "cannot read " + path.string());
+      failed.value().offset_bytes = static_cast<int64_t>(offset + got);
+      return failed;
+    }
+    if (n == 0) {
+      break;
+    }
+    got += static_cast<size_t>(n);
+  }
+  bytes.resize(got);
+  return bytes;
+}
 
 Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
   return Bounded<DeviceIdentity>(path, [path] { return Identify(path); });

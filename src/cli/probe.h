@@ -5,11 +5,13 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "cli/file_descriptor.h"
@@ -39,6 +41,11 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const Device
 // What lies on it, wherever the path leads by now, in a few words ("an ext4 file system", "a member
 // of the EPLOG array 'a'", "data"); empty if its beginning and end are all zero.
 Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed);
+
+// What is there of the range: short at the end of the file. kIo says at which byte. Blocks as long
+// as the device does.
+Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t length,
+                                         const std::filesystem::path& path);
 
 // Free bytes of the file system that holds a directory.
 Result<uint64_t> FreeBytes(const std::filesystem::path& directory);

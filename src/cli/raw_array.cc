@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -42,24 +41,14 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
   return member;
 }
 
-Result<std::vector<std::byte>> ReadSome(int fd, const std::filesystem::path& path, uint64_t offset,
-                                        uint64_t length) {
-  std::vector<std::byte> bytes(length);
-  size_t got = 0;
-  while (got < length) {
-    const ssize_t n =
-        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      Error error;
-      error.message = n == 0 ? path.string() + " ends before" : "cannot read " + path.string();
-      error.offset_bytes = static_cast<int64_t>(offset + got);
-      error.errno_value = n == 0 ? 0 : errno;
-      return Fail(std::move(error));
-    }
-    got += static_cast<size_t>(n);
+Result<std::vector<std::byte>> ReadAll(int fd, const std::filesystem::path& path, uint64_t offset,
+                                       uint64_t length) {
+  auto bytes = ReadRange(fd, offset, length, path);
+  if (bytes.ok() && bytes->size() < length) {
+    Error error;
+    error.message = path.string() + " ends before";
+    error.offset_bytes = static_cast<int64_t>(offset + bytes->size());
+    return Fail(std::move(error));
   }
   return bytes;
 }
@@ -233,7 +222,7 @@ Result<std::vector<std::byte>> ReadBytes(const RawMember& member, uint64_t offse
   }
   auto bytes = Bounded<std::vector<std::byte>>(
       member.path, [fd = member.fd, path = member.path, offset, length] {
-        return ReadSome(fd->get(), path, offset, length);
+        return ReadAll(fd->get(), path, offset, length);
       });
   member.hangs = !bytes.ok() && bytes.error().code == ErrorCode::kDeviceFailed;
   return bytes;

@@ -4,21 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/metadata/small_geometry.h"
+
 namespace eplog {
 namespace {
-
-Geometry Small() {
-  Geometry g;
-  g.n = 4;
-  g.m = 1;
-  g.chunk_bytes = 4096;
-  g.stripes = 64;
-  g.slots = 128;
-  g.extent_stripes = 4;
-  g.log_blocks = 256;
-  g.ring_blocks = 64;
-  return g;
-}
 
 class EntryCheck : public ::testing::Test {
  protected:
@@ -64,7 +53,7 @@ class EntryCheck : public ::testing::Test {
               std::string::npos);
   }
 
-  const Geometry g_ = Small();
+  const Geometry g_ = test::SmallGeometry();
   State state_{g_};
   uint64_t sequence_ = 0;
   uint64_t place_ = 0;

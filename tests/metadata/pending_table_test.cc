@@ -4,21 +4,10 @@
 
 #include <vector>
 
+#include "tests/metadata/small_geometry.h"
+
 namespace eplog {
 namespace {
-
-Geometry Small() {
-  Geometry g;
-  g.n = 4;
-  g.m = 1;
-  g.chunk_bytes = 4096;
-  g.stripes = 64;
-  g.slots = 128;
-  g.extent_stripes = 4;
-  g.log_blocks = 256;
-  g.ring_blocks = 64;
-  return g;
-}
 
 std::vector<LogStripeMember> Zeros(uint64_t first, uint64_t count) {
   std::vector<LogStripeMember> members;
@@ -31,7 +20,7 @@ std::vector<LogStripeMember> Zeros(uint64_t first, uint64_t count) {
 // What recovery may bring back is charged until it cannot: else more may be pending after a crash
 // than the metadata area is made for.
 TEST(PendingTable, ZerosAreChargedUntilWhatSupersedesThemIsStable) {
-  const Geometry g = Small();
+  const Geometry g = test::SmallGeometry();
   PendingTable table(g);
   table.Add(1, 0, Zeros(0, 3), {});
   table.Add(2, 1, Zeros(3, 2), {});
