@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "cli/file_descriptor.h"
+#include "cli/member_name.h"
 
 namespace eplog::cli {
 namespace {
@@ -304,6 +305,36 @@ void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem
   }
 }
 
+bool ArrayFile::PlaceMembers(const std::vector<MemberPath>& found) {
+  const ArrayFile before = *this;
+  const auto by_name = [](const std::string& wanted) {
+    return [&wanted](const MemberPath& member) { return member.name == wanted; };
+  };
+  std::vector<std::filesystem::path> left;  // by those that were found elsewhere
+  for (const MemberPath& old : before.members) {
+    const auto now = std::find_if(found.begin(), found.end(), by_name(old.name));
+    const auto taker = std::find_if(found.begin(), found.end(), [&](const MemberPath& other) {
+      return before.Locate(old) == other.path;
+    });
+    if (now != found.end() && taker == found.end()) {
+      left.push_back(before.Locate(old));
+    }
+  }
+  for (const MemberPath& member : found) {
+    MoveMember(member.name, member.path);
+  }
+  for (const MemberPath& old : before.members) {
+    const bool gone = std::none_of(members.begin(), members.end(), by_name(old.name));
+    if (gone && !left.empty()) {
+      MoveMember(old.name, left.front());
+      left.erase(left.begin());
+    }
+  }
+  std::sort(members.begin(), members.end(),
+            [](const MemberPath& a, const MemberPath& b) { return MemberBefore(a.name, b.name); });
+  return members != before.members || spares != before.spares;
+}
+
 std::filesystem::path ArrayFile::Argument() const {
   return file.filename() == kArrayFileName ? file.parent_path() : file;
 }
@@ -421,9 +452,10 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
     }
   }
   auto now = LoadArrayFile(array.file);
-  if (!now.ok()) {
-    return Fail(std::move(now).error());
+  if (!now.ok() && now.error().code == ErrorCode::kNotFound) {
+    now = array;
   }
+  EPLOG_TRY(now);
   change(*now);
   // What could not be read again would lock everybody out.
   const auto readable = ParseArrayFile(FormatArrayFile(*now), now->file);

@@ -53,6 +53,9 @@ struct ArrayFile {
   [[nodiscard]] std::string MemberAt(const std::filesystem::path& path) const;
   // The member is at `path` from now on, which is no spare's and no other member's any more.
   void MoveMember(const std::string& member_name, const std::filesystem::path& path);
+  // Members were found at these paths (absolute). Where another is listed there, that one gets the
+  // place that became free, or none: members may have changed places. False: nothing has changed.
+  bool PlaceMembers(const std::vector<MemberPath>& found);
 };
 
 // The file that an ARRAY argument means: DIR/array.toml for a directory, else the path itself.
@@ -81,7 +84,8 @@ std::string FormatArrayFile(const ArrayFile& array);
 Status WriteArrayFile(const ArrayFile& array);
 
 // Read the file of `array` anew, change it, and write it as above; `array` becomes what was
-// written. Several processes change it one after the other, so that no change undoes another's.
+// written. Where the file is gone, it is made of `array`. Several processes change it one after the
+// other, so that no change undoes another's.
 Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change);
 
 }  // namespace eplog::cli

@@ -21,7 +21,7 @@ struct BuffersCommand {
 };
 
 int RunBuffers(const BuffersCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -72,7 +72,7 @@ void PrintForPeople(const Findings& findings) {
 }
 
 int RunCheck(const CheckCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr char kVerb[] = "checkpoint";
 
 int RunCheckpoint(const std::string& argument) {
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(kVerb, argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

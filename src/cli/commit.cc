@@ -15,7 +15,7 @@ namespace {
 constexpr char kVerb[] = "commit";
 
 int RunCommit(const std::string& argument) {
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(kVerb, argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr char kVerb[] = "discard";
 
 int RunDiscard(const std::string& argument) {
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(kVerb, argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -47,7 +47,7 @@ std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
 }
 
 int RunEvents(const std::string& argument, bool follow) {
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(kVerb, argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

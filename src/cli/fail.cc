@@ -55,7 +55,7 @@ int DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
 }
 
 int RunFail(const FailCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

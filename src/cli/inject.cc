@@ -57,7 +57,7 @@ Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
 }
 
 int RunInject(const InjectCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -25,6 +25,22 @@ Geometry ShapeOf(const ArrayFile& file) {
   return geometry.ok() ? *geometry : Listed(file);
 }
 
+// Of a path its superblock says which member is there: members may have changed places since
+// array.toml was written. Where that cannot be read, array.toml says.
+std::string NameOf(const ArrayFile& file, std::string_view device) {
+  for (const MemberPath& member : file.members) {
+    const std::filesystem::path path = file.Locate(member);
+    if (path != ResolveParent(std::filesystem::path(device))) {
+      continue;
+    }
+    const auto superblock = ReadSuperblock(path);
+    const bool tells = superblock.ok() && !superblock->is_spare() &&
+                       UuidToString(superblock->array_uuid) == file.uuid;
+    return tells ? superblock->DeviceName() : member.name;
+  }
+  return std::string(device);
+}
+
 }  // namespace
 
 Result<Geometry> GeometryOf(const ArrayFile& file) {
@@ -38,12 +54,7 @@ Result<Geometry> GeometryOf(const ArrayFile& file) {
 }
 
 Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
-  std::string name(device);
-  for (const MemberPath& member : file.members) {
-    if (file.Locate(member) == ResolveParent(std::filesystem::path(device))) {
-      name = member.name;
-    }
-  }
+  const std::string name = NameOf(file, device);
   const Geometry geometry = ShapeOf(file);
   for (uint8_t i = 0; i < geometry.devices(); ++i) {
     if (geometry.DeviceName(DeviceIndex(i)) == name) {

@@ -24,6 +24,8 @@
 #include "frontend/control.h"
 #include "frontend/daemon.h"
 #include "frontend/fuse_mount.h"
+#include "frontend/report_json.h"
+#include "frontend/status_json.h"
 
 namespace eplog::cli {
 namespace {
@@ -150,15 +152,15 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
 }
 
 Status CheckNotServed(const ArrayFile& file) {
+  if (const auto copy = FindServerOfCopy(file)) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("process {} serves {}, which has the UUID of {} ({}): one is a copy of "
+                            "the other; unmount that one first",
+                            copy->pid, copy->file.string(), file.Argument().string(), file.uuid));
+  }
   const auto server = FindServer(file);
   if (!server) {
     return OkStatus();
-  }
-  if (server->directory.empty()) {
-    return Fail(ErrorCode::kBusy,
-                fmt::format("process {} serves an array with the UUID of {} ({}) from another "
-                            "place: one is a copy of the other; unmount that one first",
-                            server->pid, file.Argument().string(), file.uuid));
   }
   return Fail(ErrorCode::kBusy,
               fmt::format("{} is mounted already, at {} by process {}; eplog umount {} ends that",
@@ -229,6 +231,24 @@ Status CheckDeadline(const MountCommand& command) {
   return ParseOrOff(command.io_deadline, "--io-deadline", ParseDuration, ignored);
 }
 
+// What was opened by force may be no more what was last known: nobody should take it for that.
+void WarnOfLoss(Session& session) {
+  const auto lost = session.Run(session.array().FindLost());
+  if (!lost.ok()) {
+    Warn(kVerb, "what is lost cannot be told: " + lost.error().message);
+    return;
+  }
+  const Json report = LossToJson(*lost);
+  if (report.at("log_damage").is_string()) {
+    Warn(kVerb, "what was written last may read as its older content: " +
+                    report.at("log_damage").get<std::string>());
+  }
+  if (const auto bytes = report.at("lost_bytes").get<uint64_t>(); bytes != 0) {
+    Warn(kVerb, fmt::format("{} cannot be read; 'eplog status {} --lost' lists it",
+                            HumanBytes(bytes), ShellWord(session.file().Argument().string())));
+  }
+}
+
 // In the serving process.
 int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
                         const std::string& directory, const ReadyFn& ready) {
@@ -250,6 +270,12 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   serve.fuse.allow_other = command.allow_other;
   serve.fuse.read_only = command.read_only;
   Session* const opened = session->get();
+  if (command.force) {
+    WarnOfLoss(*opened);
+  }
+  serve.describe = [opened, directory] {
+    return DescribeServing(opened->file(), directory, opened->Held());
+  };
   serve.release = [opened] { opened->Release(); };
   serve.open_device = [opened](std::string path, DeviceIdentity looked_at) {
     return opened->OpenDevice(std::move(path), looked_at);
@@ -264,7 +290,7 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   std::unique_ptr<FileSpareShelf> spares;
   const auto member = opened->Run(opened->AnyMember());
   if (!command.read_only && member.ok()) {
-    spares = std::make_unique<FileSpareShelf>(*opened, file, *member);
+    spares = std::make_unique<FileSpareShelf>(*opened, opened->file(), *member);
   }
   serve.spares = spares.get();
   serve.listen = [opened](EventSink sink) { opened->Listen(std::move(sink)); };
@@ -317,6 +343,7 @@ int RunMount(const MountCommand& command) {
   if (const Status times = CheckDeadline(command); !times.ok()) {
     return ReportError(kVerb, times.error());
   }
+  CutMountsOfTheDying(kVerb);
   if (const Status served = CheckNotServed(*file); !served.ok()) {
     return ReportError(kVerb, served.error());
   }

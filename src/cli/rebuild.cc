@@ -137,7 +137,7 @@ struct RebuildCommand {
 
 int RunRebuild(const RebuildCommand& command) {
   const std::string& argument = command.array;
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(kVerb, argument);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

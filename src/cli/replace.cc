@@ -89,6 +89,7 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
 
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
+  EPLOG_TRY(CheckChangeable(file));
   std::error_code error;
   ProbedDevice looked_at;  // nothing else is to be overwritten
   MadeFile made(path);
@@ -212,7 +213,7 @@ int DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
 }
 
 int RunReplace(const ReplaceCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

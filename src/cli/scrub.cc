@@ -67,7 +67,7 @@ int DryRun(const ScrubCommand& command, const ArrayFile& file) {
 }
 
 int RunScrub(const ScrubCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

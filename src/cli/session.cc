@@ -10,9 +10,9 @@
 
 #include "base/buffer.h"
 #include "base/start_thread.h"
+#include "cli/bounded_call.h"
 #include "cli/console.h"
 #include "cli/limits.h"
-#include "cli/mount_table.h"
 #include "cli/probe.h"
 #include "device/file_lock.h"
 #include "eplog/examine.h"
@@ -129,6 +129,10 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   for (const std::string& left_out : session->members_.left_out) {
     Warn(verb, left_out);
   }
+  session->file_ = file;
+  if (!options.read_only) {
+    session->WriteDownPlaces(verb);
+  }
   session->LetGoSoon();
   return session;
 }
@@ -155,6 +159,45 @@ std::vector<Device*> Session::Trusted(const ArrayFile& file, const Examination& 
     }
   }
   return trusted;
+}
+
+std::vector<HeldMember> Session::Held() const {
+  std::vector<HeldMember> held;
+  if (array_ == nullptr) {
+    return held;
+  }
+  for (const DeviceStatus& device : array_->GetStatus().devices) {
+    for (const Member& member : members_.opened) {
+      if (member.device->name() == device.path && array_->Holds(*member.device)) {
+        held.push_back({device.name, device.path, member.device->identity()});
+      }
+    }
+  }
+  return held;
+}
+
+// Who changes array.toml, or names a member by its path, goes by what stands there.
+void Session::WriteDownPlaces(std::string_view verb) {
+  std::vector<MemberPath> found;
+  for (const HeldMember& held : Held()) {
+    found.push_back({held.name, held.path});
+  }
+  if (ArrayFile placed = file_; !placed.PlaceMembers(found)) {
+    return;
+  }
+  const auto written = Bounded<ArrayFile>(file_.file, [file = file_, found]() -> Result<ArrayFile> {
+    ArrayFile now = file;
+    EPLOG_TRY(ChangeArrayFile(now, [&](ArrayFile& change) { change.PlaceMembers(found); }));
+    return now;
+  });
+  if (written.ok()) {
+    file_ = *written;
+    Warn(verb, fmt::format("members are not where {} said; it says now where they are",
+                           file_.file.string()));
+  } else {
+    Warn(verb, fmt::format("members are not where {} says, and it could not be changed: {}",
+                           file_.file.string(), written.error().message));
+  }
 }
 
 // ---------------------------------------------------------------------------------------- devices
@@ -339,26 +382,6 @@ Session::~Session() {
   }
 }
 
-Result<Json> AskServer(const ArrayFile& file, const Json& request,
-                       const std::function<void(uint64_t, uint64_t)>& progress) {
-  return ControlRequest(ControlSocketPath(file.uuid), request, progress);
-}
-
-std::optional<Server> FindServer(const ArrayFile& file) {
-  const auto status = AskServer(file, {{"verb", "status"}});
-  if (!status.ok() || !status->contains("array")) {
-    return std::nullopt;
-  }
-  const Json& array = status->at("array");
-  Server server;
-  if (array.contains("pid") && array["pid"].is_number_integer()) {
-    server.pid = array["pid"].get<int>();
-  }
-  const auto mount = FindMountOf(file.Argument());
-  server.directory = mount ? mount->directory : "";
-  return server;
-}
-
 namespace {
 
 // `not found` may also be the server's answer about a volume.
@@ -375,6 +398,7 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
   if (!NobodyServes(answer, file)) {
     return answer;
   }
+  CutMountsOfTheDying(verb);  // they still hold the devices
   auto session = Session::Open(verb, file, MemberOptions{});
   if (!session.ok()) {
     return Fail(std::move(session).error());

@@ -15,6 +15,7 @@
 #include "cli/device_closer.h"
 #include "cli/members.h"
 #include "cli/scrub_mark.h"
+#include "cli/server.h"
 #include "eplog/array.h"
 #include "eplog/examine.h"
 #include "format/superblock.h"
@@ -66,6 +67,11 @@ class Session {
   void CloseDevice(const Device& device);
   // Devices that are open, whether they are members or not.
   [[nodiscard]] size_t open_devices() const { return members_.opened.size(); }
+  // Where the members were found; array.toml says the same, unless the array is open read-only or
+  // it could not be changed.
+  [[nodiscard]] const ArrayFile& file() const { return file_; }
+  // Those that the array holds now.
+  [[nodiscard]] std::vector<HeldMember> Held() const;
   // The superblock of any member, read as the array reads it.
   Task<Result<Superblock>> AnyMember();
   // Faults on the member at this path, or on all of them if it is empty, from now on.
@@ -84,6 +90,7 @@ class Session {
 
  private:
   Session() = default;
+  void WriteDownPlaces(std::string_view verb);
   Member* Find(const DeviceIdentity& looked_at);
   Result<Device*> OpenAgain(Member& open, const std::string& path);
   std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
@@ -101,22 +108,12 @@ class Session {
   DeviceCloser closer_;
   bool letting_go_ = false;
   MemberOptions options_;
+  ArrayFile file_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only
   EventSink listener_;
   std::unique_ptr<Array> array_;
 };
-
-// The process that serves the array answers `request` ({"verb": ...}); kNotFound: nobody serves it.
-Result<Json> AskServer(const ArrayFile& file, const Json& request,
-                       const std::function<void(uint64_t, uint64_t)>& progress = {});
-
-// Who serves the array.
-struct Server {
-  int pid = 0;
-  std::string directory;  // empty if it cannot be told
-};
-std::optional<Server> FindServer(const ArrayFile& file);
 
 // What a verb can do in both ways: `request` for the serving process; `offline`, on the array
 // opened here, when there is none. The result of either.

@@ -102,9 +102,9 @@ uint64_t SizeToMake(const SpareCommand& command, const Geometry& g) {
 
 // What the keeper of a serving process does, on the array opened here.
 template <typename Change>
-auto Offline(const ArrayFile& file, const Superblock& member, Change change) {
-  return [&file, &member, change](Session& session) -> Result<Json> {
-    FileSpareShelf shelf(session, file, member);
+auto Offline(const Superblock& member, Change change) {
+  return [&member, change](Session& session) -> Result<Json> {
+    FileSpareShelf shelf(session, session.file(), member);
     SpareKeeper keeper(session.loop(), session.array(), shelf, {});
     EPLOG_TRY(session.Run(change(keeper)));
     return Json();
@@ -114,6 +114,7 @@ auto Offline(const ArrayFile& file, const Superblock& member, Change change) {
 Status Add(const SpareCommand& command, const ArrayFile& file) {
   const auto member = AnyMember(file);
   EPLOG_TRY(member);
+  EPLOG_TRY(CheckChangeable(file));
   const Geometry& g = member->geometry;
   const std::filesystem::path path = ResolveParent(command.device);
   std::error_code error;
@@ -134,7 +135,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
                         {"path", path.string()},
                         {"identity", IdentityToJson(device.identity)}};
   const auto done =
-      AskOrOpen("spare add", file, request, Offline(file, *member, [&](SpareKeeper& keeper) {
+      AskOrOpen("spare add", file, request, Offline(*member, [&](SpareKeeper& keeper) {
                   return keeper.Add(path.string(), device.identity);
                 }));
   EPLOG_TRY(done);
@@ -172,7 +173,7 @@ Status Remove(const SpareCommand& command, const ArrayFile& file) {
   const Json request = {{"verb", "spare-remove"}, {"path", path.string()}};
   const auto done = AskOrOpen(
       "spare remove", file, request,
-      Offline(file, *member, [&](SpareKeeper& keeper) { return keeper.Remove(path.string()); }));
+      Offline(*member, [&](SpareKeeper& keeper) { return keeper.Remove(path.string()); }));
   EPLOG_TRY(done);
   Print(fmt::format("{} is no spare of '{}' any more", path.string(), file.name));
   return OkStatus();
@@ -243,7 +244,7 @@ void Bind(CLI::App* verb, const std::shared_ptr<SpareCommand>& command, Run& run
   const std::string name = fmt::format("{} {}", kVerb, verb->get_name());
   verb->callback([command, &run, action, name] {
     run = [command, action, name] {
-      const auto file = LoadArrayFile(command->array);
+      const auto file = FindArray(name, command->array);
       if (!file.ok()) {
         return ReportError(name, file.error());
       }

@@ -145,8 +145,8 @@ Task<SpareFound> FileSpareShelf::Identify(std::string path) {
 
 Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   Result<ArrayFile> changed = ArrayFile();
-  Task<Status> writing = helper_.Run(
-      [&, before = file_] { changed = ChangeInTime(before, change, change_turn_); });
+  Task<Status> writing =
+      helper_.Run([&, before = file_] { changed = ChangeInTime(before, change, change_turn_); });
   Status ran = co_await writing;
   EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(changed);

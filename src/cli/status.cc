@@ -8,6 +8,7 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/read_status.h"
+#include "cli/server.h"
 #include "cli/spares.h"
 #include "cli/verbs.h"
 #include "frontend/status_json.h"
@@ -76,7 +77,7 @@ int RunLost(const ArrayFile& file, bool json) {
 }
 
 int RunStatus(const StatusCommand& command) {
-  auto file = LoadArrayFile(command.array);
+  auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -56,15 +56,15 @@ Result<Target> FindTarget(const std::string& typed) {
   const auto resolved = ResolveMountpoint(typed);
   const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt;
   if (mount) {
-    auto array = LoadArrayFile(mount->source);
+    auto array = FindArray(kVerb, mount->source);
     return Target{array.ok() ? std::optional(*array) : std::nullopt, mount->directory};
   }
-  std::error_code ignored;
-  if (!std::filesystem::exists(ArrayFilePath(typed), ignored)) {
-    return Fail(ErrorCode::kNotFound, fmt::format("nothing of ours is mounted at {}", typed));
-  }
-  auto array = LoadArrayFile(typed);
+  auto array = FindArray(kVerb, typed);
   if (!array.ok()) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(ArrayFilePath(typed), ignored)) {
+      return Fail(ErrorCode::kNotFound, fmt::format("nothing of ours is mounted at {}", typed));
+    }
     return Fail(std::move(array).error());
   }
   const auto mounted = FindMountOf(array->Argument());
@@ -102,6 +102,7 @@ Result<Json> AskStatus(const Target& target) {
 }
 
 Status Unmount(const std::string& typed) {
+  CutMountsOfTheDying(kVerb);
   auto target = FindTarget(typed);
   if (!target.ok()) {
     return Fail(std::move(target).error());

@@ -75,7 +75,7 @@ Result<VolumeId> FindVolume(Session& session, const std::string& name) {
 // Runs `body` with the array's file; prints its error.
 template <typename Body>
 int WithArray(std::string_view verb, const std::string& argument, const Body& body) {
-  auto file = LoadArrayFile(argument);
+  auto file = FindArray(verb, argument);
   if (!file.ok()) {
     return ReportError(verb, file.error());
   }

@@ -6,9 +6,9 @@
 // {"progress":[done,total]}, then one of
 //   {"ok":true,"result":...}
 //   {"ok":false,"error":"one line","code":"busy"}
-// and may send its next request. At most 64 are connected: one more, and the one that has waited for
-// nothing for longest is hung up on; if all have a verb in progress, the new one is told so. This
-// file knows lines and sockets, not verbs.
+// and may send its next request. At most 64 are connected: one more, and the one that has waited
+// for nothing for longest is hung up on; if all have a verb in progress, the new one is told so.
+// This file knows lines and sockets, not verbs.
 #pragma once
 
 #include <chrono>
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -74,6 +75,11 @@ struct ControlPatience {
 [[nodiscard]] Result<Json> ControlRequest(
     const std::string& socket_path, const Json& request,
     const std::function<void(uint64_t, uint64_t)>& progress = {}, ControlPatience patience = {});
+
+// The process that serves there, if it was killed and does not end: a thread of it waits in the
+// kernel for something that waits for it. Its descriptors stay open meanwhile, this socket among
+// them. Does not wait.
+[[nodiscard]] std::optional<int> DyingServer(const std::string& socket_path);
 
 // Where the socket of an array is: /run/eplog/UUID.sock for root, else
 // $XDG_RUNTIME_DIR/eplog/UUID.sock or /tmp/eplog-UID/UUID.sock. Only names it.

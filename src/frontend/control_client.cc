@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,17 +27,6 @@ constexpr auto kLook = std::chrono::milliseconds(20);
 constexpr auto kLookAtPeer = std::chrono::seconds(2);
 // A process that is stopped for so long is not just being looked at by a debugger.
 constexpr auto kStopped = std::chrono::seconds(5);
-
-// The state of a process as the kernel shows it ('T' stopped, 't' traced); 0 if it cannot be told.
-char StateOf(int pid) {
-  if (pid <= 0) {
-    return 0;
-  }
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : '\0';
-}
 
 tl::unexpected<Error> Untrusted(const std::string& what) {
   return Fail(ErrorCode::kUnsupported, what);
@@ -87,6 +74,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   Status Connect();
+  [[nodiscard]] int peer() const { return peer_.pid; }  // 0: nobody
   Status Send(const std::string& text);
   // One line without its end; an error if the server hung up or does not run any more.
   Result<std::string> Line();
@@ -159,7 +147,7 @@ Connection::Seen Connection::Wait(short events, std::chrono::milliseconds longes
 // A verb may take as long as it takes; a process that is stopped, or whose loop turns no more,
 // carries out none.
 Status Connection::CheckRuns() {
-  const char state = StateOf(peer_.pid);
+  const char state = ProcessState(peer_.pid);
   if (state != 'T' && state != 't') {
     stopped_since_ = Clock::time_point::max();
     return OkStatus();
@@ -270,6 +258,16 @@ bool IsProgress(const Json& line) {
 }
 
 }  // namespace
+
+std::optional<int> DyingServer(const std::string& socket_path) {
+  if (!CheckDirectory(socket_path).ok()) {
+    return std::nullopt;
+  }
+  Connection connection(socket_path, {.silence = std::chrono::milliseconds(0)});
+  static_cast<void>(connection.Connect());
+  const char state = ProcessState(connection.peer());
+  return state == 'Z' || state == 'X' ? std::optional(connection.peer()) : std::nullopt;
+}
 
 Result<Json> ControlRequest(const std::string& socket_path, const Json& request,
                             const std::function<void(uint64_t, uint64_t)>& progress,

@@ -150,7 +150,7 @@ Status Daemon::Begin() {
   verbs_ = std::make_unique<DaemonVerbs>(
       loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
       DaemonVerbs::Devices{options_.open_device, options_.close_device, options_.inject,
-                           spares_.get(), options_.forget_scrub});
+                           spares_.get(), options_.forget_scrub, options_.describe});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();

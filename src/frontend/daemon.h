@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "eplog/array.h"
 #include "frontend/fuse_server.h"
+#include "frontend/json.h"
 
 namespace eplog {
 
@@ -31,6 +32,9 @@ struct ServeOptions {
   std::function<void(Device& device)> close_device;
   // For the verb `inject`: faults on the member at this path, on all if it is empty.
   std::function<Status(const std::string& path, const Injection& injection)> inject;
+  // For the verb `serving`: which array this is, so that nobody takes a copy of it for it. May be
+  // empty.
+  std::function<Json()> describe;
   // For the verb `scrub`: the next one begins at the beginning.
   std::function<void()> forget_scrub;
   // Spares that step in by themselves, for as long as this serves. Null: there are none to be used.
@@ -47,9 +51,9 @@ struct ServeOptions {
 // closed in every case, also when this fails at once.
 //
 // A signal takes the mount away even from under open files, after writing back what the kernel
-// holds dirty for them; `umount` with open files is refused. Control verbs: status, commit,
-// checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace, scrub,
-// plan, inject, spare-add, spare-remove, umount (docs of each: daemon_verbs.h).
+// holds dirty for them; `umount` with open files is refused. Control verbs: status, serving,
+// commit, checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace,
+// scrub, plan, inject, spare-add, spare-remove, umount (docs of each: daemon_verbs.h).
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);
 

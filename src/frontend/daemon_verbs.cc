@@ -42,6 +42,7 @@ DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
   };
   static constexpr Entry kVerbs[] = {
       {"status", &DaemonVerbs::GetStatus},
+      {"serving", &DaemonVerbs::GetServing},
       {"lost", &DaemonVerbs::FindLost},
       {"commit", &DaemonVerbs::Commit},
       {"checkpoint", &DaemonVerbs::Checkpoint},
@@ -96,6 +97,10 @@ Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progr
     std::move(spares.begin(), spares.end(), std::back_inserter(status.devices));
   }
   co_return StatusToJson(status, serving_);
+}
+
+Task<Result<Json>> DaemonVerbs::GetServing(Json /*request*/, ProgressSink /*progress*/) {
+  co_return devices_.describe ? devices_.describe() : Json();
 }
 
 Task<Result<Json>> DaemonVerbs::FindLost(Json /*request*/, ProgressSink /*progress*/) {
@@ -300,8 +305,6 @@ Task<Result<Json>> DaemonVerbs::CreateVolume(Json request, ProgressSink /*progre
   Task<Result<VolumeId>> creating = array_.CreateVolume(*name, *size);
   Result<VolumeId> id = co_await creating;
   EPLOG_CO_TRY(id);
-  Task<void> notify = fuse_.NotifyNameChanged(*name);
-  co_await notify;
   Json result = {{"id", id->value}};
   co_return result;
 }

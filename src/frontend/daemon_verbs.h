@@ -2,6 +2,8 @@
 // arguments...}:
 //
 //   status                            the document of status_json.h
+//   serving                           which array this is, from whoever opened it; null if he does
+//                                     not say
 //   lost                              what is beyond repair, as report_json.h has it
 //   commit                            null; with progress; durable
 //   checkpoint                        null; counts
@@ -21,7 +23,8 @@
 // Of `replace` and `spare-add`, `identity` ({"block","device","inode"}) says which device was
 // looked at by this path; busy, and nothing is written, if another is there by now.
 //
-// Changes of volumes are announced to the kernel before they are answered.
+// A volume's new size is announced to the kernel before it is answered; names it asks for each
+// time.
 #pragma once
 
 #include <functional>
@@ -56,6 +59,7 @@ class DaemonVerbs {
     Inject inject;
     SpareKeeper* spares = nullptr;       // null: none may be used
     std::function<void()> forget_scrub;  // the next scrub begins at the beginning; may be empty
+    std::function<Json()> describe;      // may be empty
   };
 
   DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
@@ -72,6 +76,7 @@ class DaemonVerbs {
   static Handler HandlerOf(const std::string& verb);
 
   Task<Result<Json>> GetStatus(Json request, ProgressSink progress);
+  Task<Result<Json>> GetServing(Json request, ProgressSink progress);
   Task<Result<Json>> FindLost(Json request, ProgressSink progress);
   Task<Result<Json>> Commit(Json request, ProgressSink progress);
   Task<Result<Json>> Checkpoint(Json request, ProgressSink progress);

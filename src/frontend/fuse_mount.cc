@@ -33,11 +33,16 @@ std::string Unescape(const std::string& text) {
   return plain;
 }
 
-// The type of the topmost mount on exactly this path; empty if there is none.
-std::string MountTypeAt(const std::string& path) {
+struct MountedHere {
+  std::string device;  // major:minor
+  std::string type;
+};
+
+// The topmost mount on exactly this path; empty if there is none.
+MountedHere MountAt(const std::string& path) {
   std::ifstream mounts("/proc/self/mountinfo");
   std::string line;
-  std::string type;
+  MountedHere found;
   while (std::getline(mounts, line)) {
     std::istringstream words(line);
     std::vector<std::string> fields;
@@ -49,10 +54,14 @@ std::string MountTypeAt(const std::string& path) {
       ++dash;
     }
     if (dash + 1 < fields.size() && Unescape(fields[4]) == path) {
-      type = fields[dash + 1];
+      found = {fields[2], fields[dash + 1]};
     }
   }
-  return type;
+  return found;
+}
+
+std::string MountTypeAt(const std::string& path) {
+  return MountAt(path).type;
 }
 
 // Run fusermount3 quietly. It says nothing but 0 or 1; the reason is found by looking.
@@ -153,6 +162,20 @@ int DetachPath(const std::string& path) {
     return Fusermount(path, /*lazy=*/true);
   }
   return ::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_DETACH) == 0 ? 0 : errno;
+}
+
+bool CutConnection(const std::string& path) {
+  const MountedHere mount = MountAt(path);
+  if (mount.type != kMountType) {
+    return false;
+  }
+  const std::string number = mount.device.substr(mount.device.find(':') + 1);
+  std::ofstream abort("/sys/fs/fuse/connections/" + number + "/abort");
+  if (abort << 1 << std::flush) {
+    return true;
+  }
+  // It is cut first of all, also where the mount cannot be taken away since it is in use.
+  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_FORCE) == 0 || errno == EBUSY;
 }
 
 }  // namespace eplog

@@ -27,5 +27,9 @@ void SyncMount(const std::string& path);
 // Take the mount out of the tree at once; processes that have files open keep them. Does not wait
 // for the server.
 [[nodiscard]] int DetachPath(const std::string& path);
+// End the connection of the mount on exactly this path, whose process does not serve it any more:
+// everybody who waits for it gets an error. Asks nobody and waits for nobody. False: it could not
+// be done, without root where the kernel shows no connections (/sys/fs/fuse/connections).
+bool CutConnection(const std::string& path);
 
 }  // namespace eplog

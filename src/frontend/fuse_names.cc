@@ -91,7 +91,10 @@ fuse_entry_param FuseSession::EntryOf(const FuseNode& node) const {
   entry.ino = node.inode();
   entry.attr = AttributesOf(node);
   entry.attr_timeout = kAttributeSeconds;
-  entry.entry_timeout = kAttributeSeconds;
+  // Names are asked for each time. To take one back that the kernel keeps means to wait for the
+  // lock of the directory, which somebody may hold who waits for us: killed then, a thread of ours
+  // would hold the connection open for ever, and nobody would get an answer (or an error).
+  entry.entry_timeout = 0;
   return entry;
 }
 
@@ -240,8 +243,6 @@ Task<Status> FuseSession::DeleteVolume(std::string name) {
     RemoveIfUnused(node);  // a rename may have hidden it meanwhile, and left it to us
     co_return removed;
   }
-  Task<void> notify = NotifyNameChanged(name);
-  co_await notify;
   co_return OkStatus();
 }
 

@@ -31,9 +31,6 @@ Task<void> FuseServer::UnmountForced() {
 Task<void> FuseServer::NotifyVolumeChanged(VolumeId volume) {
   return session_->NotifyVolumeChanged(volume);
 }
-Task<void> FuseServer::NotifyNameChanged(std::string name) {
-  return session_->NotifyNameChanged(std::move(name));
-}
 Task<Status> FuseServer::DeleteVolume(std::string name) {
   return session_->DeleteVolume(std::move(name));
 }

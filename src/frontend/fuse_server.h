@@ -79,12 +79,8 @@ class FuseServer {
   // For changes that come from another front end (resize, writes): the kernel forgets cached size
   // and pages.
   Task<void> NotifyVolumeChanged(VolumeId volume);
-  // For volumes created, deleted or renamed by another front end: the kernel forgets what `name`
-  // meant.
-  Task<void> NotifyNameChanged(std::string name);
   // Deletes what has this name, for another front end, if it has it still when the array has its
-  // turn for that; nobody opens it meanwhile, and the kernel forgets the name. kBusy: some process
-  // has it open.
+  // turn for that; nobody opens it meanwhile. kBusy: some process has it open.
   Task<Status> DeleteVolume(std::string name);
   // Some process has the volume open through this mount.
   [[nodiscard]] bool IsOpen(VolumeId volume) const;

@@ -336,19 +336,6 @@ Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
   in_flight_.Done();
 }
 
-Task<void> FuseSession::NotifyNameChanged(std::string name) {
-  if (!channel_open_) {
-    co_return;
-  }
-  in_flight_.Add();
-  fuse_session* session = session_;
-  Task<Status> job = helper_.Run([session, name] {
-    fuse_lowlevel_notify_inval_entry(session, FUSE_ROOT_ID, name.c_str(), name.size());
-  });
-  static_cast<void>(co_await job);
-  in_flight_.Done();
-}
-
 bool FuseSession::IsOpen(VolumeId volume) const {
   const auto found = nodes_.find(volume.value);
   return found != nodes_.end() && found->second->IsOpen();

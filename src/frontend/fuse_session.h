@@ -116,7 +116,6 @@ class FuseSession {
   Task<Status> Unmount();
   Task<void> UnmountForced();
   Task<void> NotifyVolumeChanged(VolumeId volume);
-  Task<void> NotifyNameChanged(std::string name);
   Task<Status> DeleteVolume(std::string name);
   [[nodiscard]] bool IsOpen(VolumeId volume) const;
   [[nodiscard]] const std::string& mountpoint() const { return options_.mountpoint; }

@@ -31,8 +31,8 @@ class HelperThread {
 
   // Now, so that no job is refused for want of a thread.
   [[nodiscard]] Status Start();
-  // After `job` ran on a thread; they start when there is nobody for a job. Fails where there is none
-  // and none can be had: the job was not run, and the next one tries again.
+  // After `job` ran on a thread; they start when there is nobody for a job. Fails where there is
+  // none and none can be had: the job was not run, and the next one tries again.
   Task<Status> Run(std::function<void()> job);
 
  private:

@@ -1,19 +1,14 @@
 // Who is at the other end of a Unix socket.
 #pragma once
 
-#include <signal.h>
-#include <sys/socket.h>
-
-#include <cerrno>
-
 namespace eplog {
 
-// False only if the process is known to be gone (one in another PID namespace is not known).
-inline bool PeerIsAlive(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  const bool known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
-  return !known || ::kill(peer.pid, 0) == 0 || errno != ESRCH;
-}
+// The state of a process as the kernel shows it: 'T' stopped, 't' traced, 'Z' its first thread has
+// ended; 0 if it cannot be told.
+[[nodiscard]] char ProcessState(int pid);
+
+// False only if the process is known to be gone, or killed and on its way (one in another PID
+// namespace is not known).
+[[nodiscard]] bool PeerIsAlive(int fd);
 
 }  // namespace eplog

@@ -232,5 +232,54 @@ TEST(ArrayFile, HugeFileIsRefused) {
   EXPECT_FALSE(LoadArrayFile(dir.path()).ok());
 }
 
+// ---- members that are not where the file says
+
+ArrayFile Listing(const std::vector<MemberPath>& members, const std::vector<std::string>& spares) {
+  ArrayFile array;
+  array.file = "/a/array.toml";
+  array.members = members;
+  array.spares = spares;
+  return array;
+}
+
+TEST(ArrayFile, MembersThatExchangedPlaces) {
+  ArrayFile array = Listing({{"ssd0", "x"}, {"ssd1", "y"}, {"ssd2", "z"}, {"log0", "/dev/l"}}, {});
+  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/z"}, {"ssd1", "/a/x"}, {"ssd2", "/a/y"}}));
+  EXPECT_EQ(array.members, (std::vector<MemberPath>{
+                               {"ssd0", "z"}, {"ssd1", "x"}, {"ssd2", "y"}, {"log0", "/dev/l"}}));
+  EXPECT_FALSE(array.PlaceMembers({{"ssd0", "/a/z"}, {"log0", "/dev/l"}}));
+}
+
+TEST(ArrayFile, WhoseDeviceIsGoneGetsThePlaceThatIsLeft) {
+  // ssd1 is where ssd0 was, ssd2 where ssd1 was; ssd0 is gone.
+  ArrayFile array = Listing({{"ssd0", "x"}, {"ssd1", "y"}, {"ssd2", "z"}}, {});
+  EXPECT_TRUE(array.PlaceMembers({{"ssd1", "/a/x"}, {"ssd2", "/a/y"}}));
+  EXPECT_EQ(array.members, (std::vector<MemberPath>{{"ssd0", "z"}, {"ssd1", "x"}, {"ssd2", "y"}}));
+  // Where nothing is left it is not listed: its name is still the array's.
+  array = Listing({{"ssd0", "x"}, {"ssd1", "y"}}, {});
+  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/y"}, {"ssd1", "/b/new"}}));
+  EXPECT_EQ(array.members, (std::vector<MemberPath>{{"ssd0", "y"}, {"ssd1", "/b/new"}}));
+}
+
+TEST(ArrayFile, ASpareThatBecameAMemberIsNoneAnyMore) {
+  ArrayFile array = Listing({{"ssd0", "x"}, {"ssd1", "y"}}, {"s", "t"});
+  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/s"}, {"ssd1", "/a/y"}}));
+  EXPECT_EQ(array.members, (std::vector<MemberPath>{{"ssd0", "s"}, {"ssd1", "y"}}));
+  EXPECT_EQ(array.spares, std::vector<std::string>{"t"});
+}
+
+TEST(ArrayFile, WhatIsGoneIsWrittenAnew) {
+  const TempDir dir;
+  auto array = ParseArrayFile(kGood, dir.path() / "array.toml");
+  ASSERT_TRUE(array.ok());
+  ASSERT_TRUE(ChangeArrayFile(*array, [](ArrayFile& now) { now.name = "anew"; }).ok());
+  EXPECT_EQ(LoadArrayFile(dir.path())->name, "anew");
+  // What cannot be read is somebody's work.
+  dir.Write("array.toml", "garbled [[[");
+  EXPECT_FALSE(ChangeArrayFile(*array, [](ArrayFile& now) { now.name = "other"; }).ok());
+  std::ifstream in(dir.path() / "array.toml");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "garbled [[[");
+}
+
 }  // namespace
 }  // namespace eplog::cli

@@ -72,6 +72,14 @@ TEST_F(MemberNames, SuperblockOfAnotherArrayIsNotAsked) {
   EXPECT_EQ(GeometryOf(file_).error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(MemberNames, APathIsTheMemberThatIsThereByItsSuperblock) {
+  WriteMember();
+  file_.members = {{"log0", "log0"}, {"ssd0", "elsewhere"}, {"ssd2", "ssd0"}};
+  EXPECT_EQ(IndexOf((dir_.path() / "elsewhere").string()), 2U) << "they changed places";
+  EXPECT_EQ(IndexOf((dir_.path() / "ssd0").string()), 2U) << "nothing can be read there";
+  EXPECT_EQ(IndexOf("ssd0"), 0U);
+}
+
 TEST(MemberOrder, SsdsThenLogsByNumber) {
   EXPECT_TRUE(MemberBefore("ssd9", "ssd10"));
   EXPECT_TRUE(MemberBefore("ssd31", "log0"));

@@ -173,7 +173,7 @@ check_array
 start_daemon
 fill
 cp -r "$ARRAY" "$WORK/copy"
-refused 1 'process [0-9]+ serves an array with the UUID of .*/copy .*from another place' "$EPLOG" mount "$WORK/copy" "$WORK/copy.mnt"
+refused 1 'process [0-9]+ serves .*/array/array.toml, which has the UUID of .*/copy .*one is a copy' "$EPLOG" mount "$WORK/copy" "$WORK/copy.mnt"
 stop_daemon
 rm -r "$WORK/copy" "$ARRAY" "$WORK/new"
 

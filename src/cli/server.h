@@ -1,0 +1,59 @@
+// The process that serves an array: found by the array's UUID, believed by the devices that it
+// holds. A copy of an array has its UUID too, and is another array.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/array_file.h"
+#include "device/device.h"
+#include "frontend/json.h"
+
+namespace eplog::cli {
+
+struct Server {
+  int pid = 0;
+  std::string directory;       // where it is mounted
+  std::filesystem::path file;  // the array.toml by which it was opened
+};
+
+// Who serves this array: the devices that array.toml lists. Waits for a device that does not answer
+// only where no other tells.
+std::optional<Server> FindServer(const ArrayFile& file);
+// Who serves another array with its UUID: one is a copy of the other.
+std::optional<Server> FindServerOfCopy(const ArrayFile& file);
+
+// The process that serves this array answers `request` ({"verb": ...}); kNotFound: nobody does.
+Result<Json> AskServer(const ArrayFile& file, const Json& request,
+                       const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// LoadArrayFile, for an array that may be served: where its array.toml is gone or cannot be read,
+// the process that serves it says what stood there. With a warning then.
+Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument);
+
+// Its array.toml can be changed: it is whole, or not there, so that it is written anew.
+Status CheckChangeable(const ArrayFile& file);
+
+// A device that an array holds, by the name that its superblock gives it.
+struct HeldMember {
+  std::string name;
+  std::string path;
+  DeviceIdentity identity;
+};
+
+// What a serving process tells of itself: the answer to the verb `serving`.
+Json DescribeServing(const ArrayFile& file, const std::string& directory,
+                     const std::vector<HeldMember>& held);
+
+// Of the arrays that are mounted: a process that served one, was killed and does not end, since a
+// thread of it waits in the kernel for somebody who waits for an answer from it, is cut off from
+// its mount. It ends then. Before any look at a path that may lie on such a mount, which would wait
+// for ever.
+void CutMountsOfTheDying(std::string_view verb);
+
+}  // namespace eplog::cli

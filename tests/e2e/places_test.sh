@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Which array a command acts on, and where its members are: copies of a served array, an array.toml that is gone or
+# garbled while the array is served, members that changed places, and what a mount by force says of itself.
+#
+#   places_test.sh PATH-TO-EPLOG
+source "$(dirname "$0")/lib.sh" "$1"
+
+need_fuse
+need_programs python3 sha256sum dd
+make_work
+readonly SSD_BYTES=$((24 << 20)) LOG_BYTES=$((12 << 20))
+COPY=$WORK/copy
+trap 'left=$?; umount -l "$COPY.mnt" "$WORK/bound" 2>/dev/null; (exit $left); put_away' EXIT
+
+eplog() { "$EPLOG" "$@" >"$WORK/out" 2>"$WORK/err" || die "exit status $?: eplog $*: $(head -c 500 "$WORK/err")"; }
+refused() {  # REGEX COMMAND...
+  local regex=$1
+  shift
+  "$@" >"$WORK/out" 2>"$WORK/err" && die "not refused: $*: $(cat "$WORK/out")"
+  tail -n 1 "$WORK/err" | grep -Eq -- "$regex" || die "'$(cat "$WORK/err")' does not match '$regex' <- $*"
+  say "  $(tail -n 1 "$WORK/err")"
+}
+warned() { grep -Eq -- "$1" "$WORK/err" || die "'$(cat "$WORK/err")' does not match '$1'"; say "  $(cat "$WORK/err")"; }
+states() {  # ARRAY: the names of those that are not ok
+  { "$EPLOG" status "$1" --json 2>/dev/null || [ $? -eq 3 ]; } | python3 -c "
+import json, sys
+print(','.join(d['name'] for d in json.load(sys.stdin)['devices'] if d['state'] != 'ok') or 'none')"
+}
+places() { sed -n 's/^path = "\(.*\)"/\1/p' "$ARRAY/array.toml" | paste -sd ,; }
+volumes() { "$EPLOG" volume list "$1" | sed 1d | awk '{print $1}' | paste -sd ,; }
+fill() { dd if=/dev/urandom of="$MNT/disk" bs=1M count=8 conv=notrunc,fsync status=none || die "a write fails"
+  sha256sum "$MNT/disk" >"$WORK/sum"; }
+verify() {
+  echo 3 >/proc/sys/vm/drop_caches 2>/dev/null || true
+  sha256sum --quiet -c "$WORK/sum" || lost "what was written is not there"
+}
+make_array() {
+  create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+  eplog volume create "$ARRAY" disk 8M
+}
+
+say "== a copy of a served array is another array"
+make_array
+start_daemon
+fill
+cp -r "$ARRAY" "$COPY"
+eplog volume create "$COPY" only-there 1M
+[ "$(volumes "$ARRAY")" = disk ] || die "a volume made in the copy is in the original: $(volumes "$ARRAY")"
+[ "$(volumes "$COPY")" = disk,only-there ] || die "the copy has $(volumes "$COPY")"
+eplog fail "$COPY" ssd1
+[ "$(states "$ARRAY")" = none ] || die "failing ssd1 of the copy failed that of the original"
+eplog volume delete "$COPY" disk
+[ -e "$MNT/disk" ] || die "deleting a volume of the copy deleted that of the original"
+refused 'is not mounted' "$EPLOG" umount "$COPY"
+refused "process [0-9]+ serves $ARRAY/array.toml, which has the UUID of $COPY .*one is a copy" "$EPLOG" mount "$COPY" "$COPY.mnt"
+mountpoint -q "$MNT" || die "umount of the copy unmounted the original"
+verify
+
+say "== the same devices by other paths are the same array"
+mkdir "$WORK/links"
+for file in "$ARRAY"/*; do ln -s "$file" "$WORK/links/"; done
+rm "$WORK/links/array.toml"
+cp "$ARRAY/array.toml" "$WORK/links/array.toml"
+[ "$(states "$WORK/links")" = none ] || die "links: $(states "$WORK/links")"
+refused "mounted at $MNT by process" "$EPLOG" check "$WORK/links"
+refused "mounted already, at $MNT by process" "$EPLOG" mount "$WORK/links" "$COPY.mnt"
+
+say "== what was put in the place of a served array is another one, under its own path too"
+mv "$ARRAY" "$WORK/moved"
+cp -r "$COPY" "$ARRAY"
+eplog volume create "$ARRAY" put-there 1M
+[ ! -e "$MNT/put-there" ] || die "a verb for what was put there acted on what is served"
+rm -r "$ARRAY"
+mv "$WORK/moved" "$ARRAY"
+verify
+
+say "== array.toml is gone, or garbled, while the array is served"
+cp "$ARRAY/array.toml" "$WORK/toml"
+rm "$ARRAY/array.toml"
+eplog status "$ARRAY"
+warned "array.toml is gone; going by process [0-9]+"
+eplog fail "$ARRAY" ssd1
+echo 'garbled [[[' >"$ARRAY/array.toml"
+eplog volume create "$ARRAY" meanwhile 1M
+warned "array.toml:1: .*; going by process [0-9]+"
+refused 'array.toml:1: .*; mend it, or move it away' "$EPLOG" replace "$ARRAY" ssd1 "$ARRAY/new"
+[ ! -e "$ARRAY/new" ] || die "a refusal left a file"
+rm "$ARRAY/array.toml"
+eplog replace "$ARRAY" ssd1 "$ARRAY/new"
+[ "$(places)" = ssd0,new,ssd2,log0 ] || die "array.toml was written anew with $(places)"
+eplog rebuild "$ARRAY"
+rm "$ARRAY/array.toml"
+eplog umount "$ARRAY"
+DAEMON=
+refused 'there is no .*array.toml' "$EPLOG" status "$ARRAY"
+sed 's/"ssd1"$/&/; s/path = "ssd1"/path = "new"/' "$WORK/toml" >"$ARRAY/array.toml"
+start_daemon
+verify
+stop_daemon
+check_array
+rm -r "$ARRAY" "$COPY" "$WORK/links"
+
+say "== members that changed places: array.toml says where they are once the array was opened"
+make_array
+start_daemon
+fill
+stop_daemon
+mv "$ARRAY/ssd0" "$ARRAY/x" && mv "$ARRAY/ssd1" "$ARRAY/ssd0" && mv "$ARRAY/ssd2" "$ARRAY/ssd1" && mv "$ARRAY/x" "$ARRAY/ssd2"
+eplog fail "$ARRAY" "$ARRAY/ssd0" --dry-run
+grep -q ssd1 "$WORK/out" || die "the member at ssd0 is ssd1: $(cat "$WORK/out")"
+"$EPLOG" mount "$ARRAY" "$MNT" >"$WORK/out" 2>"$WORK/err" || die "$(cat "$WORK/err")"
+warned "members are not where $ARRAY/array.toml said"
+DAEMON=$("$EPLOG" status "$ARRAY" --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')
+[ "$(places)" = ssd2,ssd0,ssd1,log0 ] || die "array.toml says $(places)"
+eplog fail "$ARRAY" ssd0
+eplog replace "$ARRAY" ssd0 "$ARRAY/new"
+eplog rebuild "$ARRAY"
+[ "$(places)" = new,ssd0,ssd1,log0 ] || die "after a replacement array.toml says $(places)"
+stop_daemon
+mv "$ARRAY/ssd2" "$WORK/out-of-it"
+start_daemon
+[ "$(states "$ARRAY")" = none ] || die "a healthy member was lost: $(states "$ARRAY")"
+verify
+stop_daemon
+check_array
+
+say "== one took the place of another, which is gone"
+mv "$ARRAY/ssd0" "$ARRAY/ssd1"
+start_daemon
+[ "$(places)" = new,ssd1,ssd0,log0 ] || die "array.toml says $(places)"
+verify
+stop_daemon
+rm -r "$ARRAY"
+
+say "== a mount by force says that it may be old"
+make_array
+start_daemon
+fill
+kill_daemon
+rm "$ARRAY/log0" "$ARRAY/ssd1"
+refused 'are missing' "$EPLOG" mount "$ARRAY" "$MNT"
+eplog mount "$ARRAY" "$MNT" --read-only --force
+warned 'what was written last may read as its older content|cannot be read; .eplog status .* --lost. lists it'
+eplog umount "$MNT"
+say "passed"
