@@ -17,19 +17,7 @@ shift
 ROUNDS=${ROUNDS:-4}
 WRITERS=${WRITERS:-2}
 OPTIONS=()
-for option in "$@"; do
-  case $option in
-    --volatile-cache) OPTIONS+=(--test-volatile-cache) ;;
-    --ignore-flush) OPTIONS+=(--test-ignore-flush) ;;
-    --canary)
-      need_fuse
-      need_loop
-      must_lose "$0" "$EPLOG" --volatile-cache --ignore-flush
-      exit 0
-      ;;
-    *) die "unknown option $option" ;;
-  esac
-done
+kill_options "--volatile-cache --ignore-flush" "$@"
 need_fuse
 need_loop
 need_programs python3 mkfs.ext4 e2fsck mount umount

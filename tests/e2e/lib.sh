@@ -259,6 +259,27 @@ random_sleep() {  # MIN_MS MAX_MS
   sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 }
 
+# kill_options CANARY OPTION...: into OPTIONS, for `eplog mount`, what a test that kills the daemon was asked for. Its canary
+# is itself with the options CANARY.
+kill_options() {
+  local canary option
+  read -ra canary <<<"$1"
+  shift
+  for option in "$@"; do
+    case $option in
+      --volatile-cache) OPTIONS+=(--test-volatile-cache) ;;
+      --ignore-flush) OPTIONS+=(--test-ignore-flush) ;;
+      --canary)
+        need_fuse
+        need_loop
+        must_lose "$0" "$EPLOG" "${canary[@]}"
+        exit 0
+        ;;
+      *) die "unknown option $option" ;;
+    esac
+  done
+}
+
 # must_lose SCRIPT OPTION...: the proof that a test can fail: run with flushes that go nowhere it must find the loss.
 must_lose() {
   local status=0

@@ -3,9 +3,9 @@
 # one. While clients commit, members are failed, their files deleted and made anew in the same place, and rebuilt; the daemon
 # is killed at a random moment of that. Every commit must be there, round after round.
 #
-#   postgres_kill_test.sh PATH-TO-EPLOG [--ignore-flush] [--canary]
+#   postgres_kill_test.sh PATH-TO-EPLOG [--volatile-cache] [--ignore-flush] [--canary]
 #
-# --ignore-flush and --canary as in ext4_kill_test.sh. ROUNDS (default 4), CLIENTS (2) and SEED come from the environment;
+# Options as in ext4_kill_test.sh. ROUNDS (default 4), CLIENTS (2) and SEED come from the environment;
 # KEEP=1 keeps what a failed run left.
 set -euo pipefail
 # shellcheck source=tests/e2e/lib.sh
@@ -14,18 +14,7 @@ shift
 ROUNDS=${ROUNDS:-4}
 CLIENTS=${CLIENTS:-2}
 OPTIONS=()
-for option in "$@"; do
-  case $option in
-    --ignore-flush) OPTIONS+=(--test-volatile-cache --test-ignore-flush) ;;
-    --canary)
-      need_fuse
-      need_loop
-      must_lose "$0" "$EPLOG" --ignore-flush
-      exit 0
-      ;;
-    *) die "unknown option $option" ;;
-  esac
-done
+kill_options "--volatile-cache --ignore-flush" "$@"
 need_fuse
 need_loop
 need_programs python3 psql runuser mkfs.ext4 e2fsck mount umount

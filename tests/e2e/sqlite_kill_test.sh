@@ -12,18 +12,7 @@ source "$(dirname "$0")/lib.sh" "$1"
 shift
 ROUNDS=${ROUNDS:-4}
 OPTIONS=(--test-volatile-cache)
-for option in "$@"; do
-  case $option in
-    --ignore-flush) OPTIONS+=(--test-ignore-flush) ;;
-    --canary)
-      need_fuse
-      need_loop
-      must_lose "$0" "$EPLOG" --ignore-flush
-      exit 0
-      ;;
-    *) die "unknown option $option" ;;
-  esac
-done
+kill_options "--ignore-flush" "$@"
 need_fuse
 need_loop
 need_programs python3 mkfs.ext4 e2fsck mount umount
