@@ -411,33 +411,44 @@ TEST_F(Garbage, InTheNewestCheckpointLeavesTheOneBeforeIt) {
 // Beside those that are missing, one is there that is not whole yet: more than parity replaces, of
 // entries that nothing says are durable. The refusal names force, and force opens.
 TEST_F(Garbage, ADeviceThatIsNotWholeYetIsNoWorseThanAMissingOne) {
-  Make();
-  for (uint64_t i = 0; i < 24; ++i) {
-    Write(i * 5 * kChunk, kChunk);
-  }
-  MemoryDevice fresh("fresh", test_->memory(kSsdCount).size_bytes());
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, fresh)).ok());
-  test_->Kill();
   uint64_t refusals = 0;
-  for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
-    std::vector<Device*> devices;
-    for (uint32_t i = 0; i < kSsdCount; ++i) {
-      if (i != ssd) {
-        devices.push_back(test_->Devices()[i]);
-      }
+  for (uint64_t us = 100; us < 8000; us += 200) {  // until the kill
+    Make();
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "by hand")).ok());
+    for (uint64_t i = 0; i < 12; ++i) {  // log stripes that its part is missing of
+      Write((i * 3) * kStripe, 3 * kChunk);
     }
-    devices.push_back(&fresh);
-    OpenOptions options;
-    options.read_only = true;
-    const auto refused = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
-    options.force = true;
-    const auto forced = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
-    ASSERT_TRUE(forced.ok()) << forced.error().ToString();
-    if (!refused.ok()) {
-      EXPECT_NE(refused.error().message.find("--force"), std::string::npos)
-          << refused.error().message;
-      ++refusals;
+    MemoryDevice fresh("fresh", test_->memory(0).size_bytes());
+    DelayDevice slow(test_->loop, fresh, kSsdDelays);
+    test_->loop.Spawn([](Array& array, Device& device) -> Task<void> {
+      Task<Status> replacing = array.ReplaceDevice(0, device);
+      static_cast<void>(co_await replacing);
+    }(*test_->array, slow));
+    test_->Sleep(us);
+    test_->Kill();
+    if (!DecodeSuperblock(fresh.bytes().subspan(kSuperblockCopyOffset[1], kSuperblockCopyBytes))
+             .ok()) {
+      continue;  // no member yet
+    }
+    for (uint32_t ssd = 1; ssd < kSsdCount; ++ssd) {
+      std::vector<Device*> devices = {&fresh};
+      for (uint32_t i = 1; i < kDevices - 1; ++i) {
+        if (i != ssd) {
+          devices.push_back(test_->Devices()[i]);
+        }
+      }
+      OpenOptions options;
+      options.read_only = true;
+      const auto refused = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+      options.force = true;
+      const auto forced = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+      ASSERT_TRUE(forced.ok()) << forced.error().ToString();
+      if (!refused.ok() &&
+          refused.error().message.find("cannot be verified") != std::string::npos) {
+        EXPECT_NE(refused.error().message.find("--force"), std::string::npos)
+            << refused.error().message;
+        ++refusals;
+      }
     }
   }
   EXPECT_GT(refusals, 0U);
