@@ -113,8 +113,8 @@ bool IsOfAfter(const Superblock& s, const Epoch& opened) {
 }
 
 std::string WhyOlder(const Superblock& its, const Epoch& opened) {
-  return "it is an older copy of itself, of epoch " + std::to_string(its.epoch.number) +
-         ": it lacks what has been written since epoch " + std::to_string(opened.number) + " began";
+  return "it is an older copy of itself: of epoch " + std::to_string(its.epoch.number) +
+         ", while the array has opened " + std::to_string(opened.number);
 }
 
 // Which epoch counts. Where none is valid, some are older copies of themselves: they have no say
@@ -330,12 +330,11 @@ std::optional<Assembly> OlderLife(const Assembly& newer, std::vector<FoundMember
     return std::nullopt;
   }
   for (FoundMember& item : left_out) {
-    const size_t index = item.superblock.index.value;
-    item.why_stale = "it is of epoch " + std::to_string(item.superblock.epoch.number) +
-                     ", and what is shown is older";
-    judged->stale[index] = judged->devices[index] == nullptr;
-    judged->why_stale[index] =
-        judged->stale[index] ? item.device->name() + ": " + item.why_stale : "";
+    if (judged->devices[item.superblock.index.value] == nullptr) {
+      item.why_stale = "it is of epoch " + std::to_string(item.superblock.epoch.number) +
+                       ", and what is shown is older";
+      SetStale(*judged, item);
+    }
   }
   return std::move(*judged);
 }

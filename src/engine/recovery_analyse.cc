@@ -59,8 +59,13 @@ Task<Status> Recovery::AnalyseAll() {
 
 // By force what can be read is read: what is wrong with the rest is told and in nobody's way.
 Status Recovery::Bear(Status damage) {
-  if (damage.ok() || !core_.forced()) {
+  if (damage.ok()) {
     return damage;
+  }
+  if (!core_.forced()) {
+    Error error = std::move(damage).error();
+    error.message += ", or mount with --read-only --force to read what is left";
+    return Fail(std::move(error));
   }
   core_.NoteLogDamage(damage.error().message);
   return OkStatus();
