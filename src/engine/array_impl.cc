@@ -49,13 +49,46 @@ ArrayImpl::~ArrayImpl() {
   core_.hooks.early_deaths += core_.state->pending.early_deaths();
 }
 
+namespace {
+
+// Whatever can be read is to be read: what cannot be opened as it should be is tried as it was
+// before. If nothing helps, the first refusal is told. A newer format is not for this program.
+Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<Device*> devices,
+                                                 const OpenOptions& options) {
+  const Canary canary = options.hooks != nullptr ? options.hooks->canary : Canary::kNone;
+  Task<Result<Assembly>> assembling = Assemble(std::move(devices), canary, true);
+  Result<Assembly> assembly = co_await assembling;
+  EPLOG_CO_TRY(assembly);
+  std::vector<Assembly> tries = std::move(assembly->fallbacks);
+  tries.insert(tries.begin(), std::move(*assembly));
+  std::optional<Error> refused;
+  for (Assembly& one : tries) {
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(one), options);
+    Task<Status> starting = array->Start();
+    const Status status = co_await starting;
+    if (status.ok()) {
+      co_return std::unique_ptr<Array>(std::move(array));
+    }
+    refused = refused ? refused : status.error();
+    if (refused->code == ErrorCode::kUnsupported || refused->code == ErrorCode::kInvalidArgument) {
+      break;
+    }
+  }
+  co_return Fail(std::move(*refused));
+}
+
+}  // namespace
+
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
+  if (options.read_only && options.force) {
+    Task<Result<std::unique_ptr<Array>>> opening = OpenByForce(loop, std::move(devices), options);
+    co_return co_await opening;
+  }
   uint64_t failed = 0;
   while (true) {
     Task<Result<Assembly>> assembling =
-        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone,
-                 options.read_only && options.force);
+        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
     assembly->failed = failed;
@@ -115,7 +148,6 @@ Task<Status> ArrayImpl::RecoverAndRun() {
     EPLOG_CO_TRY(status);
   } else {
     recovery.MendInRam();
-    OpenBeyond();
   }
   appender_.Open(recovery.epoch(), recovery.position(), recovery.checkpoint_place(), flusher_);
   flusher_.Open(recovery.position().sequence, recovery.position().place);
@@ -148,6 +180,7 @@ Task<Status> ArrayImpl::RecoverAndRun() {
       reader_.ReadInstead(chunk.chunk, std::move(chunk.content));
     }
     membership_.NoteJoining();
+    OpenBeyond();
   }
   co_return OkStatus();
 }
@@ -190,27 +223,31 @@ Task<void> ArrayImpl::TakeBack() {
   }
 }
 
-// More than m devices are missing, and the array is opened by force. The tables are known; of what
-// they name, devices that missed something may have a part.
+// By force: more than m devices are missing, or what is there is damaged beyond what they replace.
+// The tables are known; of what they name, devices that missed something may have a part.
 void ArrayImpl::OpenBeyond() {
-  if (assembly_.beyond.empty()) {
-    return;
+  if (!assembly_.why_older.empty()) {
+    core_.NoteLogDamage(assembly_.why_older);
   }
-  if (core_.log_mask() == 0 && core_.log_damage.empty()) {
-    core_.log_damage =
+  if (!assembly_.beyond.empty() && core_.log_mask() == 0) {
+    core_.NoteLogDamage(
         "all log devices and some SSDs are missing: the newest entries of the log may have been "
-        "on just these; bring one of them back";
+        "on just these; bring one of them back");
+  }
+  if (assembly_.beyond.empty() && core_.log_damage.empty()) {
+    return;
   }
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     // A log device lacks what was logged since, and its place may bear anything.
-    if (assembly_.away[i].device != nullptr && i < core_.geometry.n) {
+    if (assembly_.away[i].device != nullptr && i < core_.geometry.n &&
+        !core_.members.live(DeviceIndex(i))) {
       core_.members.Lend(DeviceIndex(i), *assembly_.away[i].device);
       core_.lent |= uint64_t{1} << i;
     }
   }
   Error error;
-  error.code = ErrorCode::kTooManyFailures;
-  error.message = assembly_.beyond;
+  error.code = assembly_.beyond.empty() ? ErrorCode::kCorrupt : ErrorCode::kTooManyFailures;
+  error.message = assembly_.beyond.empty() ? core_.log_damage : assembly_.beyond;
   core_.Stop(error);
 }
 

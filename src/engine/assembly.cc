@@ -40,7 +40,7 @@ Result<Superblock> PickWinner(const std::vector<FoundMember>& found, Canary cana
   if (valid.empty()) {
     return Fail(ErrorCode::kCorrupt,
                 "these devices do not belong to one life of the array: none of their epochs is "
-                "valid; leave out the one that was away longest");
+                "valid");
   }
   const auto number = [](const Superblock* s) { return s->epoch.number; };
   const uint64_t top = (*std::max_element(valid.begin(), valid.end(), [&](auto* a, auto* b) {
@@ -77,16 +77,7 @@ std::string Name(const FoundMember& item) {
   return item.superblock.geometry.DeviceName(item.superblock.index);
 }
 
-}  // namespace
-
-std::string WhyTruncated(const FoundMember& item) {
-  const Superblock& s = item.superblock;
-  const uint64_t need = s.geometry.IsLog(s.index) ? s.geometry.log_bytes() : s.geometry.ssd_bytes();
-  return item.device->size_bytes() >= need ? ""
-                                           : "it has " + std::to_string(item.device->size_bytes()) +
-                                                 " bytes and needs " + std::to_string(need);
-}
-
+// Why the epoch that counts goes on without a device, as it says itself.
 std::string WhyStale(const Superblock& winner, const Superblock& its) {
   const MemberEntry& member = winner.members[its.index.value];
   if (member.uuid != its.device_uuid) {
@@ -98,6 +89,86 @@ std::string WhyStale(const Superblock& winner, const Superblock& its) {
            std::to_string(winner.epoch.number);
   }
   return "";
+}
+
+// An epoch opened when all that it calls live had borne it: one of these that bears neither it nor
+// one that grew from it has gone back in time. The newest is the one to look at; of two of one
+// number, that of more devices.
+Epoch NewestOpened(const std::vector<FoundMember>& found) {
+  const auto rank = [&](const FoundMember& item) {
+    const Epoch& base = item.superblock.base;
+    const auto same = std::count_if(found.begin(), found.end(), [&](const FoundMember& other) {
+      return other.superblock.base == base;
+    });
+    return std::pair(std::pair(base.number, same), base);
+  };
+  return std::max_element(
+             found.begin(), found.end(),
+             [&](const FoundMember& a, const FoundMember& b) { return rank(a) < rank(b); })
+      ->superblock.base;
+}
+
+bool IsOfAfter(const Superblock& s, const Epoch& opened) {
+  return s.epoch == opened || s.base == opened;
+}
+
+std::string WhyOlder(const Superblock& its, const Epoch& opened) {
+  return "it is an older copy of itself: of epoch " + std::to_string(its.epoch.number) +
+         ", while the array has opened " + std::to_string(opened.number);
+}
+
+// Which epoch counts. Where none is valid, some are older copies of themselves: they have no say
+// and are told so. But those whose newest superblock is damaged only look as if, and count as
+// missing.
+Result<Superblock> PickEpoch(std::vector<FoundMember>& found, Canary canary) {
+  Result<Superblock> winner = PickWinner(found, canary);
+  if (winner.ok() || canary == Canary::kTieRefused) {
+    return winner;
+  }
+  const Epoch opened = NewestOpened(found);
+  std::erase_if(found, [&](const FoundMember& item) {
+    return item.doubtful && !IsOfAfter(item.superblock, opened);
+  });
+  std::vector<FoundMember> others;
+  for (FoundMember& item : found) {
+    if (IsOfAfter(item.superblock, opened)) {
+      others.push_back(item);
+    } else {
+      item.why_stale = WhyOlder(item.superblock, opened);
+    }
+  }
+  return PickWinner(others, canary);
+}
+
+bool IsTrusted(const FoundMember& item, const Superblock& winner) {
+  return item.why_stale.empty() && WhyStale(winner, item.superblock).empty();
+}
+
+// Within one epoch the checkpoints tell it: each is named by every superblock before the next one
+// is. With one copy of its superblock damaged a device may look as old as that and be well.
+void LeaveOutOlder(std::vector<FoundMember>& found, const Superblock& winner) {
+  uint64_t newest = 0;
+  for (const FoundMember& item : found) {
+    newest =
+        IsTrusted(item, winner) ? std::max(newest, item.superblock.checkpoint.generation) : newest;
+  }
+  for (FoundMember& item : found) {
+    const uint64_t named = item.superblock.checkpoint.generation;
+    if (IsTrusted(item, winner) && !item.doubtful && named + 1 < newest) {
+      item.why_stale = "it is an older copy of itself: it names checkpoint " +
+                       std::to_string(named) + ", and the others are at " + std::to_string(newest);
+    }
+  }
+}
+
+}  // namespace
+
+std::string WhyTruncated(const FoundMember& item) {
+  const Superblock& s = item.superblock;
+  const uint64_t need = s.geometry.IsLog(s.index) ? s.geometry.log_bytes() : s.geometry.ssd_bytes();
+  return item.device->size_bytes() >= need ? ""
+                                           : "it has " + std::to_string(item.device->size_bytes()) +
+                                                 " bytes and needs " + std::to_string(need);
 }
 
 // A replaced device and its replacement are none: one of them is stale.
@@ -151,20 +222,37 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
   return OkStatus();
 }
 
+// Those that the assembly goes without, though they are there.
+void SetStale(Assembly& assembly, const FoundMember& item) {
+  const size_t index = item.superblock.index.value;
+  assembly.stale[index] = true;
+  assembly.why_stale[index] = item.device->name() + ": " + item.why_stale;
+  if (assembly.winner.members[index].uuid == item.superblock.device_uuid) {
+    assembly.away[index] = {item.device, item.superblock.generation};
+  }
+}
+
+void SetTrusted(Assembly& assembly, const FoundMember& item) {
+  const size_t index = item.superblock.index.value;
+  assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
+  assembly.devices[index] = item.device;
+  assembly.generations[index] = item.superblock.generation;
+  const CheckpointPointer& pointer = item.superblock.checkpoint;
+  if (std::find(assembly.checkpoints.begin(), assembly.checkpoints.end(), pointer) ==
+      assembly.checkpoints.end()) {
+    assembly.checkpoints.push_back(pointer);
+  }
+}
+
 }  // namespace
 
 Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
-  Result<Superblock> winner = PickWinner(found, canary);
-  const bool any_doubt = std::any_of(found.begin(), found.end(),
-                                     [](const FoundMember& item) { return item.doubtful; });
-  if (!winner.ok() && any_doubt) {
-    // Who shows an older epoch since its newest copy is damaged counts as missing.
-    std::erase_if(found, [](const FoundMember& item) { return item.doubtful; });
-    if (!found.empty()) {
-      winner = PickWinner(found, canary);
-    }
+  for (FoundMember& item : found) {
+    item.why_stale.clear();
   }
+  Result<Superblock> winner = PickEpoch(found, canary);
   EPLOG_TRY(winner);
+  LeaveOutOlder(found, *winner);
 
   Assembly assembly;
   assembly.winner = std::move(*winner);
@@ -174,26 +262,14 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
   assembly.why_stale.resize(g.devices());
   assembly.away.resize(g.devices());
   assembly.generations.resize(g.devices(), 0);
-  CheckpointPointer newest;
-  for (const FoundMember& item : found) {
-    const size_t index = item.superblock.index.value;
+  for (FoundMember& item : found) {
     assembly.highest_epoch = std::max(assembly.highest_epoch, item.superblock.epoch.number);
     const std::string why = WhyStale(assembly.winner, item.superblock);
-    if (!why.empty() && canary != Canary::kStaleTrusted) {
-      assembly.stale[index] = true;
-      assembly.why_stale[index] = item.device->name() + ": " + why;
-      if (assembly.winner.members[index].uuid == item.superblock.device_uuid) {
-        assembly.away[index] = {item.device, item.superblock.generation};
-      }
-      continue;
-    }
-    assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
-    assembly.devices[index] = item.device;
-    assembly.generations[index] = item.superblock.generation;
-    const CheckpointPointer& pointer = item.superblock.checkpoint;
-    if (std::pair(pointer.generation, pointer.random) >
-        std::pair(newest.generation, newest.random)) {
-      newest = pointer;
+    item.why_stale = why.empty() ? item.why_stale : why;
+    if (item.why_stale.empty() || canary == Canary::kStaleTrusted) {
+      SetTrusted(assembly, item);
+    } else {
+      SetStale(assembly, item);
     }
   }
   for (size_t i = 0; i < assembly.devices.size(); ++i) {
@@ -202,7 +278,13 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
       assembly.why_stale[i].clear();
     }
   }
-  assembly.winner.checkpoint = newest;
+  std::sort(assembly.checkpoints.begin(), assembly.checkpoints.end(),
+            [](const CheckpointPointer& a, const CheckpointPointer& b) {
+              return std::pair(a.generation, a.random) > std::pair(b.generation, b.random);
+            });
+  if (!assembly.checkpoints.empty()) {
+    assembly.winner.checkpoint = assembly.checkpoints.front();
+  }
   return assembly;
 }
 
@@ -225,7 +307,90 @@ Status CheckEnough(const Assembly& assembly) {
   return OkStatus();
 }
 
-Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, bool force) {
+namespace {
+
+bool IsPartOf(const Assembly& assembly, const FoundMember& item) {
+  return assembly.devices[item.superblock.index.value] == item.device;
+}
+
+// What the others are without those that this one trusts. These are named as left out.
+std::optional<Assembly> OlderLife(const Assembly& newer, std::vector<FoundMember>& found,
+                                  Canary canary) {
+  std::vector<FoundMember> left_out;
+  std::vector<FoundMember> others;
+  for (FoundMember& item : found) {
+    (IsPartOf(newer, item) ? left_out : others).push_back(item);
+  }
+  found = std::move(others);
+  if (found.empty() || left_out.empty()) {
+    return std::nullopt;
+  }
+  Result<Assembly> judged = Judge(found, canary);
+  if (!judged.ok()) {
+    return std::nullopt;
+  }
+  for (FoundMember& item : left_out) {
+    if (judged->devices[item.superblock.index.value] == nullptr) {
+      item.why_stale = "it is of epoch " + std::to_string(item.superblock.epoch.number) +
+                       ", and what is shown is older";
+      SetStale(*judged, item);
+    }
+  }
+  return std::move(*judged);
+}
+
+// What leaving out those that are newest would do; the owner has to say so himself.
+std::string HowToGoBack(const Assembly& assembly, std::vector<FoundMember> found, Canary canary) {
+  std::string names;
+  const Assembly* newer = &assembly;
+  std::optional<Assembly> older;
+  do {
+    for (const FoundMember& item : found) {
+      names += IsPartOf(*newer, item) ? (names.empty() ? "" : ", ") + Name(item) : "";
+    }
+    std::optional<Assembly> next = OlderLife(*newer, found, canary);
+    older = std::move(next);
+    newer = older ? &*older : nullptr;
+  } while (older && !CheckEnough(*older).ok());
+  return !older ? ""
+                : ", or leave out " + names + " (--without) to go back to epoch " +
+                      std::to_string(older->winner.epoch.number) + ", which the others agree on";
+}
+
+}  // namespace
+
+std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
+                         Canary canary) {
+  const Status enough = CheckEnough(assembly);
+  return enough.ok() ? "" : enough.error().message + HowToGoBack(assembly, found, canary);
+}
+
+namespace {
+
+// What force may try when an assembly cannot be opened: older checkpoints that some still name,
+// then what the others are without those that are newest.
+void AddFallbacks(Assembly& assembly, std::vector<FoundMember> found, Canary canary) {
+  std::vector<Assembly> lives;
+  lives.push_back(assembly);
+  while (std::optional<Assembly> older = OlderLife(lives.back(), found, canary)) {
+    older->beyond = assembly.beyond;
+    older->why_older = "what is shown is of epoch " + std::to_string(older->winner.epoch.number) +
+                       ", since what is newer cannot be opened";
+    lives.push_back(std::move(*older));
+  }
+  for (const Assembly& life : lives) {
+    for (size_t i = &life == &lives.front() ? 1 : 0; i < life.checkpoints.size(); ++i) {
+      Assembly& fallback = assembly.fallbacks.emplace_back(life);
+      fallback.winner.checkpoint = life.checkpoints[i];
+      if (fallback.why_older.empty()) {
+        fallback.why_older =
+            "the newest checkpoint cannot be read: what is shown goes on from an older one";
+      }
+    }
+  }
+}
+
+Task<Result<std::vector<FoundMember>>> Find(std::vector<Device*> devices) {
   std::vector<SuperblockCopies> read;
   for (Device* device : devices) {
     Task<Result<SuperblockCopies>> reading = ReadCopies(*device);
@@ -246,22 +411,31 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
                      copies.device->name() + " is a spare of the array " +
                          UuidToString(superblock->array_uuid) + " and no member; leave it out");
     }
-    found.push_back({copies.device, std::move(*superblock), copies.doubtful(), 0});
+    found.push_back({copies.device, std::move(*superblock), copies.doubtful(), 0, ""});
   }
   if (found.empty()) {
     co_return Fail(ErrorCode::kTooManyFailures, "no member of the array is there");
   }
-  Status same = CheckSameArray(found);
+  co_return found;
+}
+
+}  // namespace
+
+Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, bool force) {
+  Task<Result<std::vector<FoundMember>>> finding = Find(std::move(devices));
+  Result<std::vector<FoundMember>> found = co_await finding;
+  EPLOG_CO_TRY(found);
+  Status same = CheckSameArray(*found);
   EPLOG_CO_TRY(same);
-  Result<Assembly> assembly = Judge(found, canary);
+  Result<Assembly> assembly = Judge(*found, canary);
   EPLOG_CO_TRY(assembly);
-  Status enough = CheckEnough(*assembly);
-  if (!enough.ok() && force) {
-    assembly->beyond = enough.error().message;
-  } else if (!enough.ok()) {
-    co_return Fail(
-        ErrorCode::kTooManyFailures,
-        enough.error().message + ", or mount with --read-only --force to read what is left");
+  assembly->beyond = WhyNotEnough(*assembly, *found, canary);
+  if (!assembly->beyond.empty() && !force) {
+    co_return Fail(ErrorCode::kTooManyFailures,
+                   assembly->beyond + ", or mount with --read-only --force to read what is left");
+  }
+  if (force) {
+    AddFallbacks(*assembly, *found, canary);
   }
   co_return assembly;
 }

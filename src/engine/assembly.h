@@ -30,13 +30,18 @@ struct Assembly {
   uint64_t failed = 0;  // mask: failed a request of this opening, and are to stay out (I7)
   bool settled = true;  // every trusted device bears the winner's epoch
   std::string beyond;   // why it may only be opened by force; else empty
+  // That trusted superblocks name, newest first. The newest counts; a crash may leave two.
+  std::vector<CheckpointPointer> checkpoints;
+  // Only with force: what else may be tried, best first, and why that shows something older.
+  std::vector<Assembly> fallbacks;
+  std::string why_older;
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
 // a newer format; more than m devices missing or stale. With `force` the last is told in `beyond`
-// instead.
+// instead, and what is to be tried where that cannot be opened either is in `fallbacks`.
 Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, bool force = false);
 
 // ---- its steps, also for those who explain instead of opening
@@ -46,6 +51,7 @@ struct FoundMember {
   Superblock superblock;
   bool doubtful = false;  // a copy of its superblock is damaged, which may have been the newest
   size_t at = 0;          // among the devices that were given
+  std::string why_stale;  // set by Judge: why the array goes on without it; else empty
 };
 
 // Are two devices the same member, or one a copy of the other? None may be chosen for the owner.
@@ -55,9 +61,10 @@ bool AreTwins(const FoundMember& a, const FoundMember& b);
 Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary);
 // kTooManyFailures if more than m are missing or stale, naming them.
 Status CheckEnough(const Assembly& assembly);
+// The same in words, with what would help; empty if there are enough.
+std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
+                         Canary canary);
 // Why a device cannot hold what its superblock says; empty if it can.
 std::string WhyTruncated(const FoundMember& item);
-// Why the epoch that counts goes on without a device; empty if it does not.
-std::string WhyStale(const Superblock& winner, const Superblock& its);
 
 }  // namespace eplog

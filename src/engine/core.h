@@ -102,7 +102,11 @@ struct Core {
   uint64_t unverified = 0;
   uint64_t becoming_ok = 0;
   uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
-  std::string log_damage;  // the end of the log is lost (opened by force)
+  // Opened by force: what was written last may read as its older content, and why.
+  std::string log_damage;
+  void NoteLogDamage(const std::string& why) {
+    log_damage += (log_damage.empty() ? "" : "; ") + why;
+  }
   Event settled;
   Task<void> Settled() {
     while (changing && !stop_error) {
@@ -170,6 +174,8 @@ struct Core {
     return sum;
   }
 
+  // To read what is left: damage is told and stands in nobody's way.
+  [[nodiscard]] bool forced() const { return options.read_only && options.force; }
   [[nodiscard]] bool canary(Canary which) const { return hooks.canary == which; }
   [[nodiscard]] State::Broken broken() const {
     return {canary(Canary::kRowNoVersions), canary(Canary::kTrimFreesAtOnce)};

@@ -86,11 +86,10 @@ void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devi
   });
 }
 
-void Explain(const Assembly& assembly, const std::vector<FoundMember>& found,
-             std::vector<ExaminedDevice>& devices) {
+void Explain(const std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devices) {
   for (const FoundMember& item : found) {
     ExaminedDevice& device = devices[item.at];
-    device.why = WhyStale(assembly.winner, item.superblock);
+    device.why = item.why_stale;
     device.verdict = device.why.empty() ? MemberVerdict::kPart : MemberVerdict::kStale;
     if (device.verdict == MemberVerdict::kPart && device.whole_copies < 2) {
       device.why =
@@ -122,7 +121,7 @@ void ExamineArray(std::vector<FoundMember> found, Examination& result, ExaminedA
     }
     return;
   }
-  Explain(*assembly, found, result.devices);
+  Explain(found, result.devices);
   const Superblock& winner = assembly->winner;
   array.epoch = winner.epoch.number;
   for (uint8_t i = 0; i < winner.members.size(); ++i) {
@@ -134,8 +133,7 @@ void ExamineArray(std::vector<FoundMember> found, Examination& result, ExaminedA
       array.joining.push_back(name);
     }
   }
-  const Status enough = CheckEnough(*assembly);
-  array.why_not = enough.ok() ? "" : enough.error().message;
+  array.why_not = WhyNotEnough(*assembly, found, Canary::kNone);
   const size_t not_ok = array.missing.size() + array.joining.size();
   array.further_losses_survived =
       winner.geometry.m - static_cast<uint32_t>(std::min<size_t>(not_ok, winner.geometry.m));
@@ -196,7 +194,7 @@ Task<Examination> ExamineDevices(std::vector<Device*> devices) {
     examined.member = superblock->geometry.DeviceName(superblock->index);
     examined.epoch = superblock->epoch.number;
     found[examined.array].push_back(
-        {copies.device, std::move(*superblock), copies.doubtful(), result.devices.size()});
+        {copies.device, std::move(*superblock), copies.doubtful(), result.devices.size(), ""});
     result.devices.push_back(std::move(examined));
   }
   for (size_t i = 0; i < found.size(); ++i) {

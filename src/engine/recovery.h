@@ -103,6 +103,7 @@ class Recovery {
   Task<void> LookBeyond();
   Status CheckDamage();
   Status TakeSpace();
+  Status Bear(Status damage);
 
   Task<Status> WriteMends();
   [[nodiscard]] bool RoomForFirstEntry() const;

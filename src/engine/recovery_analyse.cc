@@ -52,9 +52,23 @@ Task<Status> Recovery::AnalyseAll() {
   EPLOG_CO_TRY(status);
   status = CheckDamage();
   EPLOG_CO_TRY(status);
-  status = CheckState(*core_.state, checkpoint_.place, position_.place);
+  status = Bear(CheckState(*core_.state, checkpoint_.place, position_.place));
   EPLOG_CO_TRY(status);
-  co_return TakeSpace();
+  co_return Bear(TakeSpace());
+}
+
+// By force what can be read is read: what is wrong with the rest is told and in nobody's way.
+Status Recovery::Bear(Status damage) {
+  if (damage.ok()) {
+    return damage;
+  }
+  if (!core_.forced()) {
+    Error error = std::move(damage).error();
+    error.message += ", or mount with --read-only --force to read what is left";
+    return Fail(std::move(error));
+  }
+  core_.NoteLogDamage(damage.error().message);
+  return OkStatus();
 }
 
 // What an older root or entry says of a replaced SSD is of the one before it.
@@ -254,14 +268,11 @@ Status Recovery::CheckDamage() {
     NoteCut(header);
   }
   if (mark_ > position_.sequence) {
-    std::string damage = "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
+    return Bear(Fail(ErrorCode::kCorrupt,
+                     "the log is damaged: entry " + std::to_string(position_.sequence + 1) +
                          " cannot be found or verified, yet entries up to " +
                          std::to_string(mark_) +
-                         " had been made durable; bring back missing members";
-    if (assembly_.beyond.empty()) {
-      return Fail(ErrorCode::kCorrupt, std::move(damage));
-    }
-    core_.log_damage = std::move(damage);
+                         " had been made durable; bring back missing members"));
   }
   return OkStatus();
 }

@@ -75,8 +75,12 @@ Task<Status> Recovery::Replay() {
       Status status = co_await noting;
       EPLOG_CO_TRY(status);
     }
-    Status possible = CheckEntry(*core_.state, entry);
-    EPLOG_CO_TRY(possible);
+    const Status possible = CheckEntry(*core_.state, entry);
+    Status borne = Bear(possible);
+    EPLOG_CO_TRY(borne);
+    if (!possible.ok()) {
+      break;  // what follows rests on it
+    }
     core_.state->Apply(entry, ignored, core_.broken(), dropped);
     ignored.freed.clear();
     ignored.kept.clear();
@@ -144,7 +148,7 @@ Task<Result<State::Dropped>> Recovery::Judge(const EntryHeader& entry) {
 // device would save. Opened by force it is kept, since what was before must not be taken for the
 // newest.
 Status Recovery::MayDrop(const EntryHeader& entry, uint32_t missing) const {
-  if (missing <= core_.geometry.m || !assembly_.beyond.empty()) {
+  if (missing <= core_.geometry.m || core_.forced()) {
     return OkStatus();
   }
   return Fail(ErrorCode::kTooManyFailures,
@@ -389,13 +393,15 @@ void Recovery::TellDropped(uint64_t salvaged) const {
   if (chunks == 0 || core_.canary(Canary::kDropUntold)) {
     return;
   }
-  core_.Tell(EventKind::kWritesDropped, "",
-             std::to_string(chunks) + " chunks (" +
-                 std::to_string(chunks * core_.geometry.chunk_bytes) + " bytes), written in " +
-                 std::to_string(dropped_.size()) +
-                 " entries of the log when the array last stopped, are not whole on the devices "
-                 "and read as before; no flush had covered them, unless more is damaged than "
-                 "parity can replace");
+  const std::string what =
+      std::to_string(chunks) + " chunks (" + std::to_string(chunks * core_.geometry.chunk_bytes) +
+      " bytes), written in " + std::to_string(dropped_.size()) +
+      " entries of the log when the array last stopped, are not whole on the devices and read as "
+      "before; no flush had covered them, unless more is damaged than parity can replace";
+  core_.Tell(EventKind::kWritesDropped, "", what);
+  if (core_.forced()) {
+    core_.NoteLogDamage(what);
+  }
 }
 
 }  // namespace eplog

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "format/superblock.h"
+#include "format/wire.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -250,6 +252,206 @@ TEST_F(Beyond, WhileItRuns) {
         RunTask(test_->loop, test_->array->Read(volume_, range.offset_bytes, buffer.span())).ok());
   }
   test_->Kill();
+}
+
+// ---- what is there and means nothing
+
+class Garbage : public Beyond {
+ protected:
+  struct Area {
+    uint32_t device = 0;
+    uint64_t offset = 0;
+    uint64_t length = 0;
+  };
+
+  void Keep() {
+    test_->Kill();
+    for (uint32_t i = 0; i < kDevices; ++i) {
+      const auto bytes = test_->memory(i).bytes();
+      kept_.emplace_back(bytes.begin(), bytes.end());
+    }
+    geometry_ = DecodeSuperblock(test_->memory(0).bytes().first(kSuperblockCopyBytes))->geometry;
+  }
+  void PutBack() {
+    for (uint32_t i = 0; i < kDevices; ++i) {
+      std::copy(kept_[i].begin(), kept_[i].end(), test_->memory(i).bytes().begin());
+    }
+  }
+  Area Log(uint32_t j) {
+    return {kSsdCount + j, geometry_.log_offset_bytes, geometry_.log_blocks * kBlockBytes};
+  }
+  Area Ring(uint32_t ssd) {
+    return {ssd, geometry_.ring_offset_bytes, geometry_.ring_blocks * kBlockBytes};
+  }
+  Area Metadata(uint32_t ssd) {
+    return {ssd, geometry_.metadata_offset_bytes, geometry_.metadata_blocks * kBlockBytes};
+  }
+  Area Slots(uint32_t ssd) {
+    return {ssd, geometry_.slots_offset_bytes, uint64_t{geometry_.slots} * kChunk};
+  }
+  void Spoil(const Area& area) {
+    const std::vector<std::byte> bytes = RandomBytes(random_, area.length);
+    std::copy(
+        bytes.begin(), bytes.end(),
+        test_->memory(area.device).bytes().begin() + static_cast<std::ptrdiff_t>(area.offset));
+  }
+  // What reads is what was written, or it is told that the end of the log is lost.
+  void ExpectNothingSilentlyOld(Array& array) {
+    const auto report = RunTask(test_->loop, array.FindLost());
+    ASSERT_TRUE(report.ok());
+    for (uint64_t i = 0; i < kChunks && report->log_damage.empty(); ++i) {
+      Buffer buffer = test_->pool.Get(kChunk);
+      const uint64_t length = std::min(kChunk, kSize - i * kChunk);
+      const auto into = buffer.span().first(length);
+      const Status read = RunTask(test_->loop, array.Read(volume_, i * kChunk, into));
+      EXPECT_TRUE(!read.ok() ||
+                  std::equal(into.begin(), into.end(),
+                             model_.begin() + static_cast<std::ptrdiff_t>(i * kChunk)))
+          << "chunk " << i;
+    }
+    EXPECT_EQ(array.GetStatus().stopped_because.empty(),
+              report->log_damage.empty() && report->lost_bytes == 0)
+        << array.GetStatus().stopped_because;
+  }
+
+  std::vector<std::vector<std::byte>> kept_;
+  Geometry geometry_;
+};
+
+// All that the logs held, and one of the rings: an entry is nowhere, and later ones are.
+TEST_F(Garbage, InBothLogsAndARingLeavesWhatTheOthersHave) {
+  Make();
+  Keep();
+  uint64_t damaged = 0;
+  for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
+    for (const bool log_is_there : {true, false}) {
+      SCOPED_TRACE("ssd" + std::to_string(ssd));
+      PutBack();
+      Spoil(Log(0));
+      Spoil(Log(1));
+      Spoil(Ring(ssd));
+      const std::vector<uint32_t> without =
+          log_is_there ? std::vector<uint32_t>{} : std::vector<uint32_t>{kSsdCount};
+      const auto refused = Open(without, false);
+      const auto forced = Open(without, true);
+      ASSERT_TRUE(forced.ok()) << forced.error().ToString();
+      ExpectNothingSilentlyOld(**forced);
+      const auto report = RunTask(test_->loop, (*forced)->FindLost());
+      EXPECT_EQ(refused.ok(), report->log_damage.empty()) << report->log_damage;
+      damaged += refused.ok() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(damaged, 0U);
+}
+
+// Nothing is the worse for being there.
+TEST_F(Garbage, ForceOpensWhateverItOpensWithoutTheDamagedDevices) {
+  Make();
+  Keep();
+  uint64_t opened = 0;
+  for (int round = 0; round < 150; ++round) {
+    PutBack();
+    std::vector<uint32_t> spoilt;
+    for (uint64_t areas = random_.Between(1, 6); areas != 0; --areas) {
+      const auto ssd = static_cast<uint32_t>(random_.Below(kSsdCount));
+      const uint64_t kind = random_.Below(4);
+      const Area area = kind == 0   ? Log(static_cast<uint32_t>(random_.Below(kParity)))
+                        : kind == 1 ? Ring(ssd)
+                        : kind == 2 ? Metadata(ssd)
+                                    : Slots(ssd);
+      Spoil(area);
+      spoilt.push_back(area.device);
+    }
+    const auto without = Open(spoilt, true);
+    const auto with = Open({}, true);
+    if (without.ok()) {
+      ++opened;
+      EXPECT_TRUE(with.ok()) << "round " << round << ": " << with.error().ToString();
+    }
+    if (with.ok()) {
+      ExpectNothingSilentlyOld(**with);
+    }
+  }
+  EXPECT_GT(opened, 50U);
+}
+
+// A pointer that only some superblocks bear, to a checkpoint that is nowhere whole: what the others
+// name is whole.
+TEST_F(Garbage, InTheNewestCheckpointLeavesTheOneBeforeIt) {
+  Make();
+  std::vector<std::vector<std::byte>> before;
+  for (uint32_t i = 0; i < kDevices; ++i) {
+    const auto bytes = test_->memory(i).bytes().first(kSuperblockAreaBytes);
+    before.emplace_back(bytes.begin(), bytes.end());
+  }
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kIncremental)).ok());
+  for (uint32_t i = 1; i < kDevices; ++i) {  // a crash while the pointer was written
+    std::copy(before[i].begin(), before[i].end(), test_->memory(i).bytes().begin());
+  }
+  Keep();
+  ASSERT_TRUE(Open({}, false).ok());
+  const auto newest = [&](size_t copy) {
+    return *DecodeSuperblock(
+        test_->memory(0).bytes().subspan(kSuperblockCopyOffset[copy], kSuperblockCopyBytes));
+  };
+  const Superblock superblock = newest(0).generation > newest(1).generation ? newest(0) : newest(1);
+  for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
+    Spoil({ssd, geometry_.MetadataOffset(superblock.checkpoint.root_block), kBlockBytes});
+  }
+  ASSERT_FALSE(Open({}, false).ok());
+  ASSERT_TRUE(Open({0}, false).ok());
+  const auto forced = Open({}, true);
+  ASSERT_TRUE(forced.ok()) << forced.error().ToString();
+  ExpectNothingSilentlyOld(**forced);
+  EXPECT_EQ((*forced)->GetStatus().state, ArrayState::kFailed);
+  const auto report = RunTask(test_->loop, (*forced)->FindLost());
+  EXPECT_NE(report->log_damage.find("checkpoint"), std::string::npos) << report->log_damage;
+}
+
+// Beside those that are missing, one is there that is not whole yet: more than parity replaces, of
+// entries that nothing says are durable. The refusal names force, and force opens.
+TEST_F(Garbage, ADeviceThatIsNotWholeYetIsNoWorseThanAMissingOne) {
+  uint64_t refusals = 0;
+  for (uint64_t us = 100; us < 8000; us += 200) {  // until the kill
+    Make();
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "by hand")).ok());
+    for (uint64_t i = 0; i < 12; ++i) {  // log stripes that its part is missing of
+      Write((i * 3) * kStripe, 3 * kChunk);
+    }
+    MemoryDevice fresh("fresh", test_->memory(0).size_bytes());
+    DelayDevice slow(test_->loop, fresh, kSsdDelays);
+    test_->loop.Spawn([](Array& array, Device& device) -> Task<void> {
+      Task<Status> replacing = array.ReplaceDevice(0, device);
+      static_cast<void>(co_await replacing);
+    }(*test_->array, slow));
+    test_->Sleep(us);
+    test_->Kill();
+    if (!DecodeSuperblock(fresh.bytes().subspan(kSuperblockCopyOffset[1], kSuperblockCopyBytes))
+             .ok()) {
+      continue;  // no member yet
+    }
+    for (uint32_t ssd = 1; ssd < kSsdCount; ++ssd) {
+      std::vector<Device*> devices = {&fresh};
+      for (uint32_t i = 1; i < kDevices - 1; ++i) {
+        if (i != ssd) {
+          devices.push_back(test_->Devices()[i]);
+        }
+      }
+      OpenOptions options;
+      options.read_only = true;
+      const auto refused = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+      options.force = true;
+      const auto forced = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+      ASSERT_TRUE(forced.ok()) << forced.error().ToString();
+      if (!refused.ok() &&
+          refused.error().message.find("cannot be verified") != std::string::npos) {
+        EXPECT_NE(refused.error().message.find("--force"), std::string::npos)
+            << refused.error().message;
+        ++refusals;
+      }
+    }
+  }
+  EXPECT_GT(refusals, 0U);
 }
 
 }  // namespace

@@ -247,6 +247,25 @@ void Use(TestArray& test) {
   static_cast<void>(test.Close());
 }
 
+// What is left can be read, and what may be older than what was written is named.
+void ReadByForce(TestArray& test) {
+  OpenOptions options;
+  options.read_only = true;
+  options.force = true;
+  auto array = RunTask(test.loop, Array::Open(test.loop, test.Devices(), options));
+  ASSERT_TRUE(array.ok()) << array.error().ToString();
+  const auto report = RunTask(test.loop, (*array)->FindLost());
+  ASSERT_TRUE(report.ok());
+  EXPECT_NE(report->log_damage, "");
+  EXPECT_FALSE((*array)->GetStatus().stopped_because.empty());
+  for (const VolumeInfo& volume : (*array)->Volumes()) {
+    Buffer bytes = test.pool.GetZeroed(kVolumeBytes);
+    static_cast<void>(RunTask(test.loop, (*array)->Read(volume.id, 0, bytes.span())));
+  }
+  static_cast<void>(RunTask(test.loop, (*array)->Check({})));
+  EXPECT_TRUE(RunTask(test.loop, (*array)->Close()).ok());
+}
+
 TEST(CraftedEntries, AreRefusedInWordsOrTakenAsTheyAre) {
   const char* const asked = std::getenv("CRAFTED_SEEDS");  // more than `make test` has time for
   const uint64_t seeds = asked != nullptr ? std::strtoull(asked, nullptr, 10) : 400;
@@ -278,6 +297,7 @@ TEST(CraftedEntries, AreRefusedInWordsOrTakenAsTheyAre) {
     }
     ++refused;
     EXPECT_FALSE(array.error().message.empty());
+    ReadByForce(test);
     EXPECT_EQ(array.error().message.find('\n'), std::string::npos) << array.error().message;
     for (uint32_t i = 0; i < 7; ++i) {
       const auto now = test.memory(i).bytes();
