@@ -95,6 +95,7 @@ class Session {
   void LetGoSoon();
   Task<void> LetGoWhenIdle();
 
+  ArrayFile file_;                     // as it was at opening: where it is
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;

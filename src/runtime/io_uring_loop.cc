@@ -232,25 +232,12 @@ bool IoUringLoop::Prepare(Request& request) {
       break;
   }
   if (request.elsewhere) {
-    AllowManyWorkers();
     io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
   }
   io_uring_sqe_set_data(sqe, &request);
   kernel_.PushBack(request);
   ++in_kernel_;
   return true;
-}
-
-// Requests that hang keep their workers, of which the kernel allows few by default: flushes of
-// other devices would wait for one behind them. Workers are only made when all others are busy.
-void IoUringLoop::AllowManyWorkers() {
-  if (many_workers_) {
-    return;
-  }
-  many_workers_ = true;
-  std::array<unsigned, 2> most = {*ring_->uring.cq.kring_entries, 0};  // 0: as it is
-  // A kernel that knows no such limit (before 5.15) has its own, and no other way.
-  static_cast<void>(io_uring_register_iowq_max_workers(&ring_->uring, most.data()));
 }
 
 void IoUringLoop::DrainBacklog() {

@@ -120,7 +120,6 @@ class IoUringLoop final : public EventLoop {
   void Submit(Request& request);
   // False: no place in the submission queue or the completion queue now.
   bool Prepare(Request& request);
-  void AllowManyWorkers();
   void DrainBacklog();
   void Enter(bool wait, uint64_t deadline_us);
   void ReapCompletions();
@@ -131,7 +130,6 @@ class IoUringLoop final : public EventLoop {
   size_t in_kernel_ = 0;
   size_t backlog_count_ = 0;
   uint64_t enters_ = 0;
-  bool many_workers_ = false;
 };
 
 }  // namespace eplog

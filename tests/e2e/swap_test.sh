@@ -67,8 +67,8 @@ import json, os, re, socket, sys
 toml, request, looked_at = sys.argv[1:]
 request = json.loads(request)
 if looked_at:
-    device, inode = looked_at.split()
-    request['identity'] = {'block': False, 'device': int(device), 'inode': int(inode)}
+    kind, device, inode = looked_at.split()
+    request['identity'] = {'block': kind == 'block', 'device': int(device), 'inode': int(inode)}
 uuid = re.search('uuid = "(.*)"', open(toml).read()).group(1)
 where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
 s = socket.socket(socket.AF_UNIX)
@@ -77,7 +77,26 @@ s.sendall((json.dumps(request) + '\n').encode())
 print(s.makefile().readline())
 PYTHON
 ask() { python3 "$WORK/ask.py" "$ARRAY/array.toml" "$1" "$2"; }
-seen() { stat -c '%d %i' "$1"; }
+seen() {  # PATH: as the verbs see it
+  python3 -c '
+import os, stat, sys
+s = os.stat(sys.argv[1])
+print("block %d 0" % s.st_rdev if stat.S_ISBLK(s.st_mode) else "file %d %d" % (s.st_dev, s.st_ino))' "$1"
+}
+# no_device STATUS REGEX PATH: neither replaces ssd0 nor becomes a spare, by whatever force, and keeps its bytes.
+no_device() {
+  local status=$1 regex=$2 path=$3 before='' verb
+  [ ! -f "$path" ] || before=$(sha256sum <"$path")
+  refused "$status" "$regex" "$EPLOG" replace "$ARRAY" ssd0 "$path" --force
+  refused "$status" "$regex" "$EPLOG" spare add "$ARRAY" "$path" --force
+  [ -z "$DAEMON" ] || for verb in '"replace", "device": 0' '"spare-add"'; do  # whatever the verbs look at before
+    ask "{\"verb\": $verb, \"path\": \"$path\"}" "$(seen "$path")" >"$WORK/answer"
+    grep -q '"ok":false' "$WORK/answer" && grep -Eq "$regex" "$WORK/answer" || die "$verb, $path: $(cat "$WORK/answer")"
+  done
+  [ ! -f "$path" ] || [ "$(sha256sum <"$path")" = "$before" ] || die "a refusal wrote to $path"
+  [ "$(status_value "v['ssd0']['state'], [x for x in v if x.startswith('spare')]")" = "('${STATE:-failed}', [])" ] ||
+    die "$("$EPLOG" status "$ARRAY")"
+}
 descriptors() { find "/proc/$DAEMON/fd" -type l | wc -l; }
 
 say "== a failed member's file is deleted, and its replacement is made in the same place"
@@ -205,6 +224,103 @@ wait_for "$WHOLE"
 verify
 stop_daemon
 rm -r "$ARRAY" "$WORK/copy"
+
+say "== what cannot be a device"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+"$EPLOG" create "$WORK/other" --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES >/dev/null || die "create"
+eplog fail "$ARRAY" ssd0
+mkfifo "$WORK/pipe"
+echo mark >"$ARRAY/scrub.json"
+ln "$ARRAY/ssd1" "$WORK/hard"
+ln -s "$ARRAY/log0" "$WORK/soft"
+ln "$ARRAY/array.toml" "$WORK/hard.toml"
+ln -s "$ARRAY/events.jsonl" "$WORK/soft.jsonl"
+no_devices() {
+  local path
+  for path in /dev/null /dev/zero /dev/full /dev/tty "$WORK" "$WORK/pipe"; do
+    no_device 2 'is neither a (regular )?file nor a block device' "$path"
+  done
+  no_device 2 "is array.toml of 'array' itself" "$ARRAY/array.toml"
+  no_device 2 "is array.toml of 'array' itself" "$WORK/hard.toml"
+  no_device 2 "is events.jsonl of 'array' itself" "$WORK/soft.jsonl"
+  no_device 2 "is scrub.json of 'array' itself" "$ARRAY/scrub.json"
+}
+STATE=failed no_devices
+for member in hard soft; do
+  refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
+  refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
+done
+check_array_state() { "$EPLOG" check "$ARRAY" >"$WORK/out" 2>&1 || [ $? -eq 3 ] || lost "check: $(cat "$WORK/out")"; }
+check_array_state
+bounded 120 "$EPLOG" mount "$WORK/other" "$WORK/other.mnt" >/dev/null || die "mount"
+start_daemon
+fill
+STATE=missing no_devices
+STATE=missing no_device 2 'is neither a (regular )?file nor a block device' "$(python3 - "$ARRAY/array.toml" <<'PYTHON'
+import os, re, sys
+uuid = re.search('uuid = "(.*)"', open(sys.argv[1]).read()).group(1)
+where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
+print(next(p for p in where if os.path.exists(p)))
+PYTHON
+)"
+STATE=missing no_device 1 'ssd2 is in use by process' "$WORK/other/ssd2"
+for member in hard soft; do
+  refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
+  refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
+done
+verify
+stop_daemon
+eplog umount "$WORK/other.mnt"
+check_array_state
+rm -r "$ARRAY" "$WORK/other" "$WORK/pipe" "$WORK"/hard* "$WORK"/soft*
+
+say "== what lies on the array itself"
+create_array --level 5 --ssds 3 --logs 1 --device-size $((3 * SSD_BYTES)) --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon --io-deadline 5s
+fill
+eplog fail "$ARRAY" ssd0
+truncate -s $((3 * SSD_BYTES)) "$MNT/self"
+truncate -s $((4 * SSD_BYTES)) "$MNT/below"
+no_device 2 "self lies on 'array' itself, and the array would wait" "$MNT/self"
+refused 2 "mnt lies on 'array' itself" "$EPLOG" replace "$ARRAY" ssd0 "$MNT/made" --make-file
+refused 2 "mnt lies on 'array' itself" "$EPLOG" spare add "$ARRAY" "$MNT/made" --make-file
+[ ! -e "$MNT/made" ] || die "a refusal left a volume"
+own_loops() {
+  local loop file_system status=0
+  loop=$(losetup --show -f "$MNT/self") || die "losetup"
+  no_device 2 "lies on 'array' itself \(through ${loop#/dev/}\)" "$loop"
+  losetup -d "$loop"
+  file_system=$(losetup --show -f "$MNT/below") || die "losetup"
+  mkfs.ext4 -q -F "$file_system" && mount "$file_system" "$FS" || die "a file system on a volume"
+  truncate -s $((3 * SSD_BYTES)) "$FS/file"
+  no_device 2 "lies on 'array' itself \(through ${file_system#/dev/}\)" "$FS/file"
+  loop=$(losetup --show -f "$FS/file") || die "losetup"
+  no_device 2 "lies on 'array' itself \(through ${loop#/dev/} on ${file_system#/dev/}\)" "$loop"
+  losetup -d "$loop"
+  bounded 600 umount "$FS" || die "umount"
+  losetup -d "$file_system"
+}
+if losetup -f >/dev/null 2>&1; then own_loops; else say "SKIPPED: loop devices on the array itself: there are none"; fi
+# A circle of two arrays.
+truncate -s $SSD_BYTES "$MNT/member"
+mkdir "$WORK/other"
+truncate -s $((8 * SSD_BYTES)) "$WORK/other/ssd1" "$WORK/other/ssd2"
+truncate -s $LOG_BYTES "$WORK/other/log0"
+"$EPLOG" create "$WORK/other" --level 5 --ssds "$MNT/member,$WORK/other/ssd1,$WORK/other/ssd2" --logs "$WORK/other/log0" >/dev/null || die "create"
+bounded 120 "$EPLOG" mount "$WORK/other" "$WORK/other.mnt" >/dev/null || die "mount"
+truncate -s $((3 * SSD_BYTES)) "$WORK/other.mnt/round"
+no_device 2 "lies on 'array' itself \(through array $WORK/other\)" "$WORK/other.mnt/round"
+eplog umount "$WORK/other.mnt"
+verify
+truncate -s $((3 * SSD_BYTES)) "$ARRAY/new"
+eplog replace "$ARRAY" ssd0 "$ARRAY/new"
+wait_for "$WHOLE"
+verify
+stop_daemon
+check_array
+rm -r "$ARRAY" "$WORK/other"
 
 swap_disks() {
   say "== a link that leads to another disk"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -89,6 +90,10 @@ class FuseMember : public ::testing::Test {
     Task<Status> reading = device_->Read(0, std::span(&part, 1));
     *result = co_await reading;
   }
+  Task<void> FlushInto(std::optional<Status>* result) {
+    Task<Status> flushing = device_->Flush();
+    *result = co_await flushing;
+  }
   void Turn() {
     const auto sleeping = [](EventLoop& loop) -> Task<Status> {
       co_await loop.Sleep(20'000);
@@ -136,6 +141,39 @@ TEST_F(FuseMember, FlushOfAFileThatBecameShorterFails) {
   const Status flushed = RunTask(*loop_, device_->Flush());
   ASSERT_FALSE(flushed.ok());
   EXPECT_EQ(flushed.error().code, ErrorCode::kDeviceFailed);
+}
+
+// The server answers the flush, and not how long the file is now.
+TEST_F(FuseMember, SizeThatIsNotToldHoldsOnlyItsFlush) {
+  const Buffer buffer = pool_.GetZeroed(kBlockBytes);
+  const iovec part{buffer.data(), buffer.size()};
+  ASSERT_TRUE(
+      RunTask(*loop_, device_->Write(0, std::span(&part, 1))).ok());  // the kernel forgets it
+  std::atomic<bool> holding = true;
+  std::atomic<bool> answered = false;
+  mount_->Do([&](FakeArray& array) {
+    array.hold = [&](const FakeArray::Call& call) {
+      const bool later = call.op == FakeArray::Op::kFlush && holding;
+      answered = answered || (call.op == FakeArray::Op::kFlush && !later);
+      return later;
+    };
+  });
+  std::optional<Status> flushed;
+  loop_->Spawn(FlushInto(&flushed));
+  Turn();
+  holding = false;
+  while (!answered) {
+    mount_->Do([](FakeArray&) {});
+  }
+  mount_->Do([](FakeArray&) {});
+  Held held(*mount_);
+  Turn();
+  EXPECT_FALSE(held.gave_up());
+  EXPECT_FALSE(flushed.has_value());
+  held.LetGo();
+  mount_->Do([](FakeArray& array) { array.hold = nullptr; });
+  ASSERT_TRUE(loop_->RunUntil([&] { return flushed.has_value(); }));
+  EXPECT_TRUE(flushed->ok());
 }
 
 // The kernel's workers that requests of a stopped server keep are none of those that others need.
