@@ -13,6 +13,13 @@ readonly SSD_BYTES=$((24 << 20)) LOG_BYTES=$((12 << 20))
 BELOW=        # process of the array that other arrays lie on, which is made to hang
 BELOW_MNT=$WORK/below.mnt
 
+put_others_away() {  # what lies on the array under test, and arrays that are served beside it
+  local i
+  mountpoint -q "$FS" && bounded 60 umount "$FS"
+  for ((i = ${#OWN_LOOPS[@]} - 1; i >= 0; --i)); do losetup -d "${OWN_LOOPS[$i]}"; done
+  mountpoint -q "$WORK/other.mnt" || return 0
+  bounded 60 "$EPLOG" umount "$WORK/other.mnt" >/dev/null 2>&1 || umount -l "$WORK/other.mnt"
+}
 thaw() {
   [ -n "$BELOW" ] || return 0
   kill -CONT "$BELOW" 2>/dev/null
@@ -24,8 +31,9 @@ thaw() {
   umount -l "$BELOW_MNT" 2>/dev/null
   BELOW=
 }
-trap 'left=$?; thaw; for loop in "${LOOPS[@]}"; do losetup -d "$loop"; done; (exit $left); put_away' EXIT
+trap 'left=$?; put_others_away; thaw; for loop in "${LOOPS[@]}"; do losetup -d "$loop"; done; (exit $left); put_away' EXIT
 LOOPS=()
+OWN_LOOPS=()  # on the array under test, lowest first
 
 refused() {  # STATUS REGEX COMMAND...: one line on standard error, besides warnings of members that are left out
   local expected=$1 regex=$2 status=0
@@ -94,7 +102,7 @@ no_device() {
     grep -q '"ok":false' "$WORK/answer" && grep -Eq "$regex" "$WORK/answer" || die "$verb, $path: $(cat "$WORK/answer")"
   done
   [ ! -f "$path" ] || [ "$(sha256sum <"$path")" = "$before" ] || die "a refusal wrote to $path"
-  [ "$(status_value "v['ssd0']['state'], [x for x in v if x.startswith('spare')]")" = "('${STATE:-failed}', [])" ] ||
+  [ "$(status_value "v['ssd0']['state'], [x for x in v if x.startswith('spare')]")" = "('failed', [])" ] ||
     die "$("$EPLOG" status "$ARRAY")"
 }
 descriptors() { find "/proc/$DAEMON/fd" -type l | wc -l; }
@@ -246,7 +254,7 @@ no_devices() {
   no_device 2 "is events.jsonl of 'array' itself" "$WORK/soft.jsonl"
   no_device 2 "is scrub.json of 'array' itself" "$ARRAY/scrub.json"
 }
-STATE=failed no_devices
+no_devices
 for member in hard soft; do
   refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
   refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
@@ -256,15 +264,15 @@ check_array_state
 bounded 120 "$EPLOG" mount "$WORK/other" "$WORK/other.mnt" >/dev/null || die "mount"
 start_daemon
 fill
-STATE=missing no_devices
-STATE=missing no_device 2 'is neither a (regular )?file nor a block device' "$(python3 - "$ARRAY/array.toml" <<'PYTHON'
+no_devices
+no_device 2 'is neither a (regular )?file nor a block device' "$(python3 - "$ARRAY/array.toml" <<'PYTHON'
 import os, re, sys
 uuid = re.search('uuid = "(.*)"', open(sys.argv[1]).read()).group(1)
 where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
 print(next(p for p in where if os.path.exists(p)))
 PYTHON
 )"
-STATE=missing no_device 1 'ssd2 is in use by process' "$WORK/other/ssd2"
+no_device 1 'ssd2 is in use by process' "$WORK/other/ssd2"
 for member in hard soft; do
   refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
   refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
@@ -287,22 +295,26 @@ no_device 2 "self lies on 'array' itself, and the array would wait" "$MNT/self"
 refused 2 "mnt lies on 'array' itself" "$EPLOG" replace "$ARRAY" ssd0 "$MNT/made" --make-file
 refused 2 "mnt lies on 'array' itself" "$EPLOG" spare add "$ARRAY" "$MNT/made" --make-file
 [ ! -e "$MNT/made" ] || die "a refusal left a volume"
-own_loops() {
-  local loop file_system status=0
-  loop=$(losetup --show -f "$MNT/self") || die "losetup"
-  no_device 2 "lies on 'array' itself \(through ${loop#/dev/}\)" "$loop"
-  losetup -d "$loop"
-  file_system=$(losetup --show -f "$MNT/below") || die "losetup"
-  mkfs.ext4 -q -F "$file_system" && mount "$file_system" "$FS" || die "a file system on a volume"
-  truncate -s $((3 * SSD_BYTES)) "$FS/file"
-  no_device 2 "lies on 'array' itself \(through ${file_system#/dev/}\)" "$FS/file"
-  loop=$(losetup --show -f "$FS/file") || die "losetup"
-  no_device 2 "lies on 'array' itself \(through ${loop#/dev/} on ${file_system#/dev/}\)" "$loop"
-  losetup -d "$loop"
-  bounded 600 umount "$FS" || die "umount"
-  losetup -d "$file_system"
+attach() { OWN_LOOPS+=("$(losetup --show -f "$1")") && [ -n "${OWN_LOOPS[-1]}" ] || die "losetup"; }
+detach() {
+  losetup -d "${OWN_LOOPS[-1]}" || die "losetup -d"
+  unset "OWN_LOOPS[-1]"
 }
-if losetup -f >/dev/null 2>&1; then own_loops; else say "SKIPPED: loop devices on the array itself: there are none"; fi
+own_loops() {
+  attach "$MNT/self"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[0]#/dev/}\)" "${OWN_LOOPS[0]}"
+  detach
+  attach "$MNT/below"
+  mkfs.ext4 -q -F "${OWN_LOOPS[0]}" && mount "${OWN_LOOPS[0]}" "$FS" || die "a file system on a volume"
+  truncate -s $((3 * SSD_BYTES)) "$FS/file"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[0]#/dev/}\)" "$FS/file"
+  attach "$FS/file"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[1]#/dev/} on ${OWN_LOOPS[0]#/dev/}\)" "${OWN_LOOPS[1]}"
+  detach
+  bounded 600 umount "$FS" || die "umount"
+  detach
+}
+if losetup -f >/dev/null 2>&1 && command -v mkfs.ext4 >/dev/null; then own_loops; else say "SKIPPED: loop devices on the array itself: there are none, or no mkfs.ext4"; fi
 # A circle of two arrays.
 truncate -s $SSD_BYTES "$MNT/member"
 mkdir "$WORK/other"
