@@ -95,12 +95,12 @@ class Session {
   void LetGoSoon();
   Task<void> LetGoWhenIdle();
 
-  ArrayFile file_;                     // as it was at opening: where it is
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;
   DeviceCloser closer_;
   bool letting_go_ = false;
+  ArrayFile file_;  // as it was at opening: where it is
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only
