@@ -4,6 +4,7 @@
 
 #include <system_error>
 
+#include "cli/candidate.h"
 #include "cli/console.h"
 #include "device/file_device.h"
 #include "runtime/io_uring_loop.h"
@@ -48,7 +49,9 @@ Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no {}; --make-file makes a file there", path_.string()));
   }
-  return OkStatus();
+  std::error_code ignored;
+  const std::filesystem::path folder = path_.parent_path();
+  return std::filesystem::exists(folder, ignored) ? CheckCandidate(file, folder) : OkStatus();
 }
 
 Status MadeFile::Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked) {

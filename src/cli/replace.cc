@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/array_file.h"
+#include "cli/candidate.h"
 #include "cli/console.h"
 #include "cli/dry_run.h"
 #include "cli/make_file.h"
@@ -64,6 +65,7 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
                            bool force) {
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
+  EPLOG_TRY(CheckCandidate(file, path, probed->identity));
   NewDevice device;
   device.probed = *probed;
   if (IdentifySpare(file.uuid, path, *probed).kind == SpareKind::kSpare) {

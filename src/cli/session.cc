@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/start_thread.h"
 #include "cli/bounded_call.h"
+#include "cli/candidate.h"
 #include "cli/console.h"
 #include "cli/limits.h"
 #include "cli/probe.h"
@@ -82,6 +83,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   if (!loop.ok()) {
     return Fail(std::move(loop).error());
   }
+  session->file_ = file;
   session->loop_ = std::move(*loop);
   session->helper_ = std::make_unique<HelperThread>(*session->loop_, kMostOpenings);
   auto members = OpenMembers(*session->loop_, file, options);
@@ -129,7 +131,6 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   for (const std::string& left_out : session->members_.left_out) {
     Warn(verb, left_out);
   }
-  session->file_ = file;
   if (!options.read_only) {
     session->WriteDownPlaces(verb);
   }
@@ -235,6 +236,7 @@ Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const std::string& p
                                       " was a member and is still being closed: what it lies on "
                                       "does not answer");
   }
+  EPLOG_TRY(CheckCandidate(file_, path, looked_at));
   return OpenFile(*loop_, path, options_, looked_at);
 }
 

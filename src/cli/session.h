@@ -107,8 +107,8 @@ class Session {
   std::unique_ptr<HelperThread> helper_;
   DeviceCloser closer_;
   bool letting_go_ = false;
+  ArrayFile file_;  // as of opening; read by the helper
   MemberOptions options_;
-  ArrayFile file_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only
   EventSink listener_;

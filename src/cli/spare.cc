@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/array_file.h"
+#include "cli/candidate.h"
 #include "cli/console.h"
 #include "cli/make_file.h"
 #include "cli/probe.h"
@@ -123,6 +124,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   if (std::filesystem::exists(path, error)) {
     const auto probed = ProbeDevice(path);
     EPLOG_TRY(probed);
+    EPLOG_TRY(CheckCandidate(file, path, probed->identity));
     EPLOG_TRY(CheckFree(command, file, path, *probed));
     EPLOG_TRY(CheckRole(command, g, probed->size_bytes));
     device = *probed;

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -57,6 +59,12 @@ void CutPiece(std::span<const iovec> parts, uint64_t done, std::vector<iovec>& p
       return;
     }
   }
+}
+
+bool LiesOnFuse(int fd) {
+  struct statfs system {};
+  // A file system that cannot be asked asks somebody else.
+  return fstatfs(fd, &system) != 0 || system.f_type == FUSE_SUPER_MAGIC;
 }
 
 // What the block layer lets a discard cover; 0 where there is none. A partition asks its disk.
@@ -145,6 +153,7 @@ Status FileDevice::OpenAndLock() {
   if (options_.looked_at) {
     EPLOG_TRY(CheckIdentity(path_, identity_, *options_.looked_at));
   }
+  on_fuse_ = !block_device_ && LiesOnFuse(fd_);
   return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
 }
 
@@ -253,6 +262,15 @@ Task<Status> FileDevice::Write(uint64_t offset_bytes, std::span<const iovec> fro
   return Transfer(Direction::kWrite, offset_bytes, from);
 }
 
+IoUringLoop::Operation FileDevice::Move(Direction direction, std::span<const iovec> parts,
+                                        uint64_t offset_bytes) {
+  const auto count = static_cast<unsigned>(parts.size());
+  const auto first = on_fuse_ ? IoUringLoop::Try::kElsewhere : IoUringLoop::Try::kHere;
+  return direction == Direction::kRead
+             ? loop_.Readv(fd_, parts.data(), count, offset_bytes, first)
+             : loop_.Writev(fd_, parts.data(), count, offset_bytes, first);
+}
+
 Task<Status> FileDevice::Transfer(Direction direction, uint64_t offset_bytes,
                                   std::span<const iovec> parts) {
   const char* verb = direction == Direction::kRead ? "read" : "write";
@@ -264,13 +282,7 @@ Task<Status> FileDevice::Transfer(Direction direction, uint64_t offset_bytes,
   const uint64_t total = TotalBytes(parts);
   uint64_t done = 0;
   if (parts.size() <= IOV_MAX && total <= kMaxPieceBytes) {
-    const auto count = static_cast<unsigned>(parts.size());
-    int moved = 0;
-    if (direction == Direction::kRead) {
-      moved = co_await loop_.Readv(fd_, parts.data(), count, offset_bytes);
-    } else {
-      moved = co_await loop_.Writev(fd_, parts.data(), count, offset_bytes);
-    }
+    const int moved = co_await Move(direction, parts, offset_bytes);
     if (moved >= 0 && static_cast<uint64_t>(moved) == total) {
       co_return OkStatus();
     }
@@ -291,14 +303,8 @@ Task<Status> FileDevice::TransferInPieces(Direction direction, uint64_t offset_b
   std::vector<iovec> piece;
   while (done_bytes < total) {
     CutPiece(parts, done_bytes, piece);
-    const auto count = static_cast<unsigned>(piece.size());
     const uint64_t at = offset_bytes + done_bytes;
-    int moved = 0;
-    if (direction == Direction::kRead) {
-      moved = co_await loop_.Readv(fd_, piece.data(), count, at);
-    } else {
-      moved = co_await loop_.Writev(fd_, piece.data(), count, at);
-    }
+    const int moved = co_await Move(direction, piece, at);
     if (Interrupted(moved)) {
       continue;
     }
@@ -334,24 +340,32 @@ Task<Status> FileDevice::Flush() {
     flush_failure_ = error;
     co_return Fail(std::move(error));
   }
-  co_return CheckSize();
+  Task<Status> checking = CheckSize();
+  co_return co_await checking;
 }
 
 // A file that was cut short reads well where it still has bytes, and grows again with the next
 // write beyond its end, with zeros between: what was there is gone all the same. Asking an open
-// file for its size does no I/O.
-Status FileDevice::CheckSize() {
-  struct stat file {};
-  if (block_device_ || fstat(fd_, &file) != 0 ||
-      static_cast<uint64_t>(file.st_size) >= size_bytes_) {
-    return OkStatus();
+// file for its size does no I/O, but for one of FUSE, whose process is asked.
+Task<Status> FileDevice::CheckSize() {
+  struct statx file {};
+  if (on_fuse_) {
+    const int asked = co_await loop_.Statx(fd_, STATX_SIZE, &file);
+    if (asked < 0) {
+      co_return OkStatus();
+    }
+  } else if (block_device_ || statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE, &file) != 0) {
+    co_return OkStatus();
+  }
+  if (file.stx_size >= size_bytes_) {
+    co_return OkStatus();
   }
   Error error;
   error.code = ErrorCode::kDeviceFailed;
-  error.message = path_ + ": it has become shorter: " + std::to_string(file.st_size) +
+  error.message = path_ + ": it has become shorter: " + std::to_string(file.stx_size) +
                   " bytes, it had " + std::to_string(size_bytes_);
   flush_failure_ = error;
-  return Fail(std::move(error));
+  co_return Fail(std::move(error));
 }
 
 Task<Status> FileDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {

@@ -86,7 +86,9 @@ class FileDevice final : public Device {
   Task<Status> TransferInPieces(Direction direction, uint64_t offset_bytes,
                                 std::span<const iovec> parts, uint64_t done_bytes);
   [[nodiscard]] uint64_t Progress(int moved) const;
-  Status CheckSize();
+  Task<Status> CheckSize();
+  IoUringLoop::Operation Move(Direction direction, std::span<const iovec> parts,
+                              uint64_t offset_bytes);
   // `result`: 0 (nothing was transferred) or -errno.
   [[nodiscard]] Error MakeError(const char* verb, uint64_t offset_bytes, int result) const;
 
@@ -95,6 +97,7 @@ class FileDevice final : public Device {
   Options options_;
   int fd_ = -1;
   bool block_device_ = false;
+  bool on_fuse_ = false;
   DeviceIdentity identity_;
   uint64_t size_bytes_ = 0;
   DeviceCapabilities capabilities_;

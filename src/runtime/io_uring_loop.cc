@@ -1,5 +1,6 @@
 #include "runtime/io_uring_loop.h"
 
+#include <fcntl.h>
 #include <liburing.h>
 
 #include <algorithm>
@@ -131,23 +132,25 @@ uint64_t IoUringLoop::NowUs() const {
 }
 
 IoUringLoop::Operation IoUringLoop::Readv(int fd, const iovec* parts, unsigned count,
-                                          uint64_t offset_bytes) {
+                                          uint64_t offset_bytes, Try first) {
   return {*this,
           {.kind = Request::Kind::kReadv,
            .fd = fd,
            .memory = parts,
            .count = count,
-           .offset = offset_bytes}};
+           .offset = offset_bytes,
+           .elsewhere = first == Try::kElsewhere}};
 }
 
 IoUringLoop::Operation IoUringLoop::Writev(int fd, const iovec* parts, unsigned count,
-                                           uint64_t offset_bytes) {
+                                           uint64_t offset_bytes, Try first) {
   return {*this,
           {.kind = Request::Kind::kWritev,
            .fd = fd,
            .memory = parts,
            .count = count,
-           .offset = offset_bytes}};
+           .offset = offset_bytes,
+           .elsewhere = first == Try::kElsewhere}};
 }
 
 IoUringLoop::Operation IoUringLoop::Read(int fd, void* memory, unsigned length_bytes) {
@@ -170,6 +173,10 @@ IoUringLoop::Operation IoUringLoop::Fallocate(int fd, int mode, uint64_t offset_
            .count = static_cast<unsigned>(mode),
            .offset = offset_bytes,
            .length = length_bytes}};
+}
+
+IoUringLoop::Operation IoUringLoop::Statx(int fd, unsigned mask, struct statx* into) {
+  return {*this, {.kind = Request::Kind::kStatx, .fd = fd, .memory = into, .count = mask}};
 }
 
 IoUringLoop::Operation IoUringLoop::PollAdd(int fd, short events) {
@@ -216,9 +223,16 @@ bool IoUringLoop::Prepare(Request& request) {
       io_uring_prep_fallocate(sqe, request.fd, static_cast<int>(request.count), offset,
                               static_cast<off_t>(request.length));
       break;
+    case Request::Kind::kStatx:
+      io_uring_prep_statx(sqe, request.fd, "", AT_EMPTY_PATH, request.count,
+                          static_cast<struct statx*>(const_cast<void*>(request.memory)));
+      break;
     case Request::Kind::kPoll:
       io_uring_prep_poll_add(sqe, request.fd, request.count);
       break;
+  }
+  if (request.elsewhere) {
+    io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
   }
   io_uring_sqe_set_data(sqe, &request);
   kernel_.PushBack(request);

@@ -8,6 +8,7 @@
 // timer.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <coroutine>
@@ -22,13 +23,24 @@ namespace eplog {
 
 class IoUringLoop final : public EventLoop {
   struct Request {
-    enum class Kind : uint8_t { kRead, kReadv, kWritev, kFsync, kFdatasync, kFallocate, kPoll };
+    enum class Kind : uint8_t {
+      kRead,
+      kReadv,
+      kWritev,
+      kFsync,
+      kFdatasync,
+      kFallocate,
+      kStatx,
+      kPoll
+    };
     Kind kind;
     int fd;
-    const void* memory = nullptr;  // iovec array, or the bytes of kRead
-    unsigned count = 0;            // iovecs or bytes; the mode of kFallocate; the events of kPoll
+    const void* memory = nullptr;  // iovec array, the bytes of kRead, or the answer of kStatx
+    // iovecs or bytes; the mode of kFallocate; what kStatx asks for; the events of kPoll
+    unsigned count = 0;
     uint64_t offset = 0;
     uint64_t length = 0;  // kFallocate
+    bool elsewhere = false;
     int result = 0;
     std::coroutine_handle<> handle{};
     bool pending = false;
@@ -67,14 +79,22 @@ class IoUringLoop final : public EventLoop {
     Request request_;
   };
 
+  // Who carries a transfer out. The kernel's first try is made within this thread, which is quick,
+  // and does not wait for a device. A file of FUSE it polls then, though, and that waits for the
+  // process that serves the file: such transfers belong on a thread of the kernel's own.
+  enum class Try : uint8_t { kHere, kElsewhere };
   // At most IOV_MAX (1024) parts. May transfer less than was asked.
-  Operation Readv(int fd, const iovec* parts, unsigned count, uint64_t offset_bytes);
-  Operation Writev(int fd, const iovec* parts, unsigned count, uint64_t offset_bytes);
+  Operation Readv(int fd, const iovec* parts, unsigned count, uint64_t offset_bytes,
+                  Try first = Try::kHere);
+  Operation Writev(int fd, const iovec* parts, unsigned count, uint64_t offset_bytes,
+                   Try first = Try::kHere);
   // From the current position: pipes, sockets, signalfd.
   Operation Read(int fd, void* memory, unsigned length_bytes);
   Operation Fsync(int fd);
   Operation Fdatasync(int fd);
   Operation Fallocate(int fd, int mode, uint64_t offset_bytes, uint64_t length_bytes);
+  // Of what is open, asked anew where the file system asks others.
+  Operation Statx(int fd, unsigned mask, struct statx* into);
   // Until one of `events` (POLLIN, ...), once. The result is the mask of events.
   Operation PollAdd(int fd, short events);
 

@@ -35,7 +35,7 @@ OURS = re.compile(
     r"UnmountPath|SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|cli::(ChangeArrayFile|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblock|"
     r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
-    r"DeviceCloser::Wait(ForAll)?))(?=[(\[])"
+    r"CheckCandidate|DeviceCloser::Wait(ForAll)?))(?=[(\[])"
 )
 
 

@@ -1,6 +1,7 @@
 #include "cli/mount_table.h"
 
 #include <gtest/gtest.h>
+#include <sys/sysmacros.h>
 
 namespace eplog::cli {
 namespace {
@@ -19,6 +20,7 @@ TEST(MountTable, FindsOursAndUnescapes) {
   EXPECT_EQ(entries[0].source, "/home/u/my array");
   EXPECT_EQ(entries[1].directory, "/mnt/back\\slash");
   EXPECT_EQ(entries[1].source, "/b");
+  EXPECT_EQ(entries[0].device, makedev(0, 44));
 }
 
 }  // namespace

@@ -13,6 +13,13 @@ readonly SSD_BYTES=$((24 << 20)) LOG_BYTES=$((12 << 20))
 BELOW=        # process of the array that other arrays lie on, which is made to hang
 BELOW_MNT=$WORK/below.mnt
 
+put_others_away() {  # what lies on the array under test, and arrays that are served beside it
+  local i
+  mountpoint -q "$FS" && bounded 60 umount "$FS"
+  for ((i = ${#OWN_LOOPS[@]} - 1; i >= 0; --i)); do losetup -d "${OWN_LOOPS[$i]}"; done
+  mountpoint -q "$WORK/other.mnt" || return 0
+  bounded 60 "$EPLOG" umount "$WORK/other.mnt" >/dev/null 2>&1 || umount -l "$WORK/other.mnt"
+}
 thaw() {
   [ -n "$BELOW" ] || return 0
   kill -CONT "$BELOW" 2>/dev/null
@@ -24,8 +31,9 @@ thaw() {
   umount -l "$BELOW_MNT" 2>/dev/null
   BELOW=
 }
-trap 'left=$?; thaw; for loop in "${LOOPS[@]}"; do losetup -d "$loop"; done; (exit $left); put_away' EXIT
+trap 'left=$?; put_others_away; thaw; for loop in "${LOOPS[@]}"; do losetup -d "$loop"; done; (exit $left); put_away' EXIT
 LOOPS=()
+OWN_LOOPS=()  # on the array under test, lowest first
 
 refused() {  # STATUS REGEX COMMAND...: one line on standard error, besides warnings of members that are left out
   local expected=$1 regex=$2 status=0
@@ -67,8 +75,8 @@ import json, os, re, socket, sys
 toml, request, looked_at = sys.argv[1:]
 request = json.loads(request)
 if looked_at:
-    device, inode = looked_at.split()
-    request['identity'] = {'block': False, 'device': int(device), 'inode': int(inode)}
+    kind, device, inode = looked_at.split()
+    request['identity'] = {'block': kind == 'block', 'device': int(device), 'inode': int(inode)}
 uuid = re.search('uuid = "(.*)"', open(toml).read()).group(1)
 where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
 s = socket.socket(socket.AF_UNIX)
@@ -77,7 +85,26 @@ s.sendall((json.dumps(request) + '\n').encode())
 print(s.makefile().readline())
 PYTHON
 ask() { python3 "$WORK/ask.py" "$ARRAY/array.toml" "$1" "$2"; }
-seen() { stat -c '%d %i' "$1"; }
+seen() {  # PATH: as the verbs see it
+  python3 -c '
+import os, stat, sys
+s = os.stat(sys.argv[1])
+print("block %d 0" % s.st_rdev if stat.S_ISBLK(s.st_mode) else "file %d %d" % (s.st_dev, s.st_ino))' "$1"
+}
+# no_device STATUS REGEX PATH: neither replaces ssd0 nor becomes a spare, by whatever force, and keeps its bytes.
+no_device() {
+  local status=$1 regex=$2 path=$3 before='' verb
+  [ ! -f "$path" ] || before=$(sha256sum <"$path")
+  refused "$status" "$regex" "$EPLOG" replace "$ARRAY" ssd0 "$path" --force
+  refused "$status" "$regex" "$EPLOG" spare add "$ARRAY" "$path" --force
+  [ -z "$DAEMON" ] || for verb in '"replace", "device": 0' '"spare-add"'; do  # whatever the verbs look at before
+    ask "{\"verb\": $verb, \"path\": \"$path\"}" "$(seen "$path")" >"$WORK/answer"
+    grep -q '"ok":false' "$WORK/answer" && grep -Eq "$regex" "$WORK/answer" || die "$verb, $path: $(cat "$WORK/answer")"
+  done
+  [ ! -f "$path" ] || [ "$(sha256sum <"$path")" = "$before" ] || die "a refusal wrote to $path"
+  [ "$(status_value "v['ssd0']['state'], [x for x in v if x.startswith('spare')]")" = "('failed', [])" ] ||
+    die "$("$EPLOG" status "$ARRAY")"
+}
 descriptors() { find "/proc/$DAEMON/fd" -type l | wc -l; }
 
 say "== a failed member's file is deleted, and its replacement is made in the same place"
@@ -205,6 +232,107 @@ wait_for "$WHOLE"
 verify
 stop_daemon
 rm -r "$ARRAY" "$WORK/copy"
+
+say "== what cannot be a device"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+"$EPLOG" create "$WORK/other" --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES >/dev/null || die "create"
+eplog fail "$ARRAY" ssd0
+mkfifo "$WORK/pipe"
+echo mark >"$ARRAY/scrub.json"
+ln "$ARRAY/ssd1" "$WORK/hard"
+ln -s "$ARRAY/log0" "$WORK/soft"
+ln "$ARRAY/array.toml" "$WORK/hard.toml"
+ln -s "$ARRAY/events.jsonl" "$WORK/soft.jsonl"
+no_devices() {
+  local path
+  for path in /dev/null /dev/zero /dev/full /dev/tty "$WORK" "$WORK/pipe"; do
+    no_device 2 'is neither a (regular )?file nor a block device' "$path"
+  done
+  no_device 2 "is array.toml of 'array' itself" "$ARRAY/array.toml"
+  no_device 2 "is array.toml of 'array' itself" "$WORK/hard.toml"
+  no_device 2 "is events.jsonl of 'array' itself" "$WORK/soft.jsonl"
+  no_device 2 "is scrub.json of 'array' itself" "$ARRAY/scrub.json"
+}
+no_devices
+for member in hard soft; do
+  refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
+  refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
+done
+check_array_state() { "$EPLOG" check "$ARRAY" >"$WORK/out" 2>&1 || [ $? -eq 3 ] || lost "check: $(cat "$WORK/out")"; }
+check_array_state
+bounded 120 "$EPLOG" mount "$WORK/other" "$WORK/other.mnt" >/dev/null || die "mount"
+start_daemon
+fill
+no_devices
+no_device 2 'is neither a (regular )?file nor a block device' "$(python3 - "$ARRAY/array.toml" <<'PYTHON'
+import os, re, sys
+uuid = re.search('uuid = "(.*)"', open(sys.argv[1]).read()).group(1)
+where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.getuid(), os.environ.get('XDG_RUNTIME_DIR', '/none') + '/eplog')]
+print(next(p for p in where if os.path.exists(p)))
+PYTHON
+)"
+no_device 1 'ssd2 is in use by process' "$WORK/other/ssd2"
+for member in hard soft; do
+  refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
+  refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force
+done
+verify
+stop_daemon
+eplog umount "$WORK/other.mnt"
+check_array_state
+rm -r "$ARRAY" "$WORK/other" "$WORK/pipe" "$WORK"/hard* "$WORK"/soft*
+
+say "== what lies on the array itself"
+create_array --level 5 --ssds 3 --logs 1 --device-size $((3 * SSD_BYTES)) --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon --io-deadline 5s
+fill
+eplog fail "$ARRAY" ssd0
+truncate -s $((3 * SSD_BYTES)) "$MNT/self"
+truncate -s $((4 * SSD_BYTES)) "$MNT/below"
+no_device 2 "self lies on 'array' itself, and the array would wait" "$MNT/self"
+refused 2 "mnt lies on 'array' itself" "$EPLOG" replace "$ARRAY" ssd0 "$MNT/made" --make-file
+refused 2 "mnt lies on 'array' itself" "$EPLOG" spare add "$ARRAY" "$MNT/made" --make-file
+[ ! -e "$MNT/made" ] || die "a refusal left a volume"
+attach() { OWN_LOOPS+=("$(losetup --show -f "$1")") && [ -n "${OWN_LOOPS[-1]}" ] || die "losetup"; }
+detach() {
+  losetup -d "${OWN_LOOPS[-1]}" || die "losetup -d"
+  unset "OWN_LOOPS[-1]"
+}
+own_loops() {
+  attach "$MNT/self"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[0]#/dev/}\)" "${OWN_LOOPS[0]}"
+  detach
+  attach "$MNT/below"
+  mkfs.ext4 -q -F "${OWN_LOOPS[0]}" && mount "${OWN_LOOPS[0]}" "$FS" || die "a file system on a volume"
+  truncate -s $((3 * SSD_BYTES)) "$FS/file"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[0]#/dev/}\)" "$FS/file"
+  attach "$FS/file"
+  no_device 2 "lies on 'array' itself \(through ${OWN_LOOPS[1]#/dev/} on ${OWN_LOOPS[0]#/dev/}\)" "${OWN_LOOPS[1]}"
+  detach
+  bounded 600 umount "$FS" || die "umount"
+  detach
+}
+if losetup -f >/dev/null 2>&1 && command -v mkfs.ext4 >/dev/null; then own_loops; else say "SKIPPED: loop devices on the array itself: there are none, or no mkfs.ext4"; fi
+# A circle of two arrays.
+truncate -s $SSD_BYTES "$MNT/member"
+mkdir "$WORK/other"
+truncate -s $((8 * SSD_BYTES)) "$WORK/other/ssd1" "$WORK/other/ssd2"
+truncate -s $LOG_BYTES "$WORK/other/log0"
+"$EPLOG" create "$WORK/other" --level 5 --ssds "$MNT/member,$WORK/other/ssd1,$WORK/other/ssd2" --logs "$WORK/other/log0" >/dev/null || die "create"
+bounded 120 "$EPLOG" mount "$WORK/other" "$WORK/other.mnt" >/dev/null || die "mount"
+truncate -s $((3 * SSD_BYTES)) "$WORK/other.mnt/round"
+no_device 2 "lies on 'array' itself \(through array $WORK/other\)" "$WORK/other.mnt/round"
+eplog umount "$WORK/other.mnt"
+verify
+truncate -s $((3 * SSD_BYTES)) "$ARRAY/new"
+eplog replace "$ARRAY" ssd0 "$ARRAY/new"
+wait_for "$WHOLE"
+verify
+stop_daemon
+check_array
+rm -r "$ARRAY" "$WORK/other"
 
 swap_disks() {
   say "== a link that leads to another disk"

@@ -6,8 +6,10 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -65,6 +67,29 @@ class IoUring : public ::testing::Test {
   std::unique_ptr<IoUringLoop> loop_;
   std::vector<int> fds_;
 };
+
+Task<int> WriteElsewhereThenAsk(IoUringLoop& loop, int fd, std::string text, std::string* back,
+                                struct statx* file) {
+  const iovec from{text.data(), text.size()};
+  const int written = co_await loop.Writev(fd, &from, 1, 3, IoUringLoop::Try::kElsewhere);
+  EXPECT_EQ(written, static_cast<int>(text.size()));
+  back->resize(text.size() + 10);
+  const iovec into{back->data(), back->size()};
+  const int got = co_await loop.Readv(fd, &into, 1, 3, IoUringLoop::Try::kElsewhere);
+  back->resize(static_cast<size_t>(std::max(got, 0)));
+  const int asked = co_await loop.Statx(fd, STATX_SIZE, file);
+  co_return asked;
+}
+
+TEST_F(IoUring, TransfersThatAreTriedElsewhereAndTheSizeAfterwards) {
+  std::string back;
+  struct statx file {};
+  EXPECT_EQ(Await(*loop_, WriteElsewhereThenAsk(*loop_, TempFile(), "some text", &back, &file)), 0);
+  EXPECT_EQ(back, "some text");
+  EXPECT_EQ(file.stx_size, 12U);
+  EXPECT_EQ(Await(*loop_, WriteElsewhereThenAsk(*loop_, TempFile(), "x", &back, &file)), 0);
+  EXPECT_EQ(file.stx_size, 4U);
+}
 
 Task<int> WriteThenRead(IoUringLoop& loop, int fd, std::string text, std::string* back) {
   std::string tail = " and more";
