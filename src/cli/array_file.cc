@@ -12,9 +12,9 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "cli/file_descriptor.h"
-#include "cli/member_name.h"
 
 namespace eplog::cli {
 namespace {
@@ -303,6 +303,13 @@ void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem
   } else {
     member->path = PathFor(*this, path);
   }
+}
+
+bool MemberBefore(std::string_view a, std::string_view b) {
+  const auto key = [](std::string_view name) {
+    return std::tuple(name.starts_with("log"), name.size(), name);
+  };
+  return key(a) < key(b);
 }
 
 bool ArrayFile::PlaceMembers(const std::vector<MemberPath>& found) {

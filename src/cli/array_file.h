@@ -28,6 +28,9 @@ struct MemberPath {
   bool operator==(const MemberPath&) const = default;
 };
 
+// SSDs before log devices, each by number.
+bool MemberBefore(std::string_view a, std::string_view b);
+
 struct ArrayFile {
   std::filesystem::path file;  // absolute
   std::string uuid;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "cli/probe.h"
 
@@ -69,13 +68,6 @@ Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
 
 std::string MemberName(const ArrayFile& file, uint32_t index) {
   return ShapeOf(file).DeviceName(DeviceIndex(static_cast<uint8_t>(index)));
-}
-
-bool MemberBefore(std::string_view a, std::string_view b) {
-  const auto key = [](std::string_view name) {
-    return std::tuple(name.starts_with("log"), name.size(), name);
-  };
-  return key(a) < key(b);
 }
 
 }  // namespace eplog::cli

@@ -22,7 +22,4 @@ Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device);
 // ssd3, log0
 std::string MemberName(const ArrayFile& file, uint32_t index);
 
-// SSDs before log devices, each by number.
-bool MemberBefore(std::string_view a, std::string_view b);
-
 }  // namespace eplog::cli
