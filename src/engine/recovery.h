@@ -100,6 +100,8 @@ class Recovery {
   void NoteCut(const EntryHeader& entry);
 
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
+  [[nodiscard]] uint32_t CopiesOnRings(const EntryHeader& entry) const;
+  [[nodiscard]] bool RingsLackCopies() const;
   Task<void> LookBeyond();
   Status CheckDamage();
   Status TakeSpace();
@@ -123,6 +125,7 @@ class Recovery {
   std::map<uint64_t, std::vector<RingCopies>> ring_headers_;
   std::vector<FoundBlock> ring_blocks_;
   uint64_t newest_ring_mark_ = 0;
+  uint64_t unread_rings_ = 0;  // mask of SSDs: a part of the ring could not be read
   std::vector<EntryHeader> chain_;
   Appender::Position joined_;        // the end of the chain
   std::vector<EntryHeader> beyond_;  // headers on log devices behind that

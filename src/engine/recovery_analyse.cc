@@ -101,6 +101,7 @@ Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
     Buffer batch = core_.pool.Get(count * kBlockBytes);
     Task<Status> read = core_.members.ReadBytes(ssd, g.RingOffset(first), batch.span());
     const Status status = co_await read;
+    unread_rings_ |= status.ok() ? 0 : uint64_t{1} << ssd.value;
     for (uint64_t i = 0; status.ok() && i < count; ++i) {
       const auto bytes = batch.span().subspan(i * kBlockBytes, kBlockBytes);
       const auto head = DecodeRingBlockHead(bytes, core_.identity.array_uuid, g, ssd);
@@ -215,17 +216,34 @@ Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
       mends_.push_back({log, true, entry.place, EncodeBlock(entry, used)});
     }
   }
-  uint32_t copies = 0;
-  const auto ring = ring_headers_.find(entry.sequence);
-  if (ring != ring_headers_.end()) {
-    for (const RingCopies& copy : ring->second) {
-      copies = copy.header == entry ? copy.copies : copies;
-    }
-  }
-  if (copies < 1 + core_.lost_logs()) {
+  if (CopiesOnRings(entry) < 1 + core_.lost_logs()) {
     without_ring_.push_back(entry);
   }
   co_return OkStatus();
+}
+
+uint32_t Recovery::CopiesOnRings(const EntryHeader& entry) const {
+  const auto ring = ring_headers_.find(entry.sequence);
+  if (ring == ring_headers_.end()) {
+    return 0;
+  }
+  const auto same = std::find_if(ring->second.begin(), ring->second.end(),
+                                 [&](const RingCopies& copy) { return copy.header == entry; });
+  return same == ring->second.end() ? 0 : same->copies;
+}
+
+// What could not be read of a ring, or was damaged there, may be the only copy besides the log's,
+// and nobody knows any more which blocks are needed: they would be written over.
+bool Recovery::RingsLackCopies() const {
+  const bool all = core_.members.live_mask() + 1 == uint64_t{1} << core_.geometry.devices();
+  const bool unread = (unread_rings_ & core_.members.live_mask()) != 0;
+  if (!unread &&
+      (!all || core_.identity.journal_mode != static_cast<uint8_t>(JournalMode::kFull))) {
+    return false;  // what is missing explains it
+  }
+  return std::any_of(chain_.begin(), chain_.end(), [&](const EntryHeader& entry) {
+    return entry.sequence <= mark_ && CopiesOnRings(entry) == 0;
+  });
 }
 
 Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {

@@ -39,7 +39,7 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
     EPLOG_CO_TRY(status);
   }
   // What was dropped lies in the log before what was kept: the next opening must not find it there.
-  const bool room = !dropped_before_kept_ && RoomForFirstEntry();
+  const bool room = !dropped_before_kept_ && !RingsLackCopies() && RoomForFirstEntry();
   if (!core_.canary(Canary::kTailCopies)) {
     Task<Status> mend = WriteMends();
     status = co_await mend;
@@ -163,8 +163,9 @@ Task<Status> Recovery::WriteFirstEntry() {
   co_return OkStatus();
 }
 
-// Where log or rings lack room: a checkpoint of the cut, whose root bears the new epoch and the
-// cut's sequence and place, takes the place of the first entry and of the ring copies.
+// Where log or rings lack room, or rings lack copies of what is stable: a checkpoint of the cut,
+// whose root bears the new epoch and the cut's sequence and place, takes the place of the first
+// entry and of the ring copies.
 Task<Status> Recovery::CheckpointTheCut(Superblocks& superblocks, Checkpointer& checkpointer) {
   ++core_.hooks.recovery_checkpoints;
   position_.epoch = epoch_;

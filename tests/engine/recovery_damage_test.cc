@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "format/superblock.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -204,6 +206,68 @@ TEST_F(RecoveryDamage, RotBesideALossTakesNothingElse) {
     }
   }
   EXPECT_GT(harmed, 0U);
+}
+
+// What is stable has m + 1 copies of its header: here on the log device and on one ring. An opening
+// that cannot read a ring, or finds a block of it damaged, must not write over what it does not
+// know, and sees to it that the log device can be lost afterwards.
+class RingDamage : public RecoveryDamage {
+ protected:
+  // The ring is as good as given back: nothing is known of it.
+  void LoseTheLogAfter(const std::function<void(uint32_t ssd, const Geometry& geometry)>& harm,
+                       const std::function<void(uint32_t ssd)>& mend) {
+    Make(2, 1);
+    Write(0, 8);
+    for (uint64_t chunk = 8; chunk < 14; ++chunk) {
+      Write(chunk);
+      Flush();
+    }
+    test_->Sleep(100'000);
+    Keep();
+    const auto superblock = DecodeSuperblock(
+        std::span(kept_[0]).subspan(kSuperblockCopyOffset[0], kSuperblockCopyBytes));
+    ASSERT_TRUE(superblock.ok());
+    for (uint32_t ssd = 0; ssd < n_; ++ssd) {
+      SCOPED_TRACE("ssd" + std::to_string(ssd));
+      PutBack();
+      harm(ssd, superblock->geometry);
+      Open(/*without=*/99);
+      mend(ssd);
+      Write(20 + ssd);
+      Flush();
+      const Outcome then = Compare();
+      EXPECT_EQ(then.unreadable + then.older, 0U);
+      test_->Kill();
+      Open(/*without=*/n_);
+      const Outcome outcome = Compare();
+      EXPECT_EQ(outcome.unreadable, 0U);
+      EXPECT_EQ(outcome.older, 0U);
+      EXPECT_EQ(told_, "");
+      test_->Kill();
+      model_[20 + ssd].assign(kChunk, std::byte{0});
+    }
+  }
+};
+
+TEST_F(RingDamage, WhatCouldNotBeReadIsNotWrittenOver) {
+  LoseTheLogAfter(
+      [this](uint32_t ssd, const Geometry& geometry) {
+        test_->faulty(ssd).Add({.kinds = MaskOf(RequestKind::kRead),
+                                .from_then_on = true,
+                                .range_offset_bytes = geometry.ring_offset_bytes,
+                                .range_length_bytes = geometry.ring_blocks * kBlockBytes});
+      },
+      [this](uint32_t ssd) { test_->faulty(ssd).Clear(); });
+}
+
+TEST_F(RingDamage, WhatRottedIsKnownElsewhereAfterwards) {
+  LoseTheLogAfter(
+      [this](uint32_t ssd, const Geometry& geometry) {
+        for (uint64_t block = 0; block < geometry.ring_blocks; ++block) {
+          Rot({ssd, geometry.RingOffset(block)});
+        }
+      },
+      [](uint32_t /*ssd*/) {});
 }
 
 }  // namespace
