@@ -118,14 +118,15 @@ std::string WhyOlder(const Superblock& its, const Epoch& opened) {
 }
 
 // Which epoch counts. Where none is valid, some are older copies of themselves: they have no say
-// and are told so. But those whose newest superblock is damaged only look as if, and count as
-// missing.
+// and are told so. The same where one has opened that is newer than the one that is valid: older
+// copies of an epoch that calls all newer ones lost agree among each other. But those whose newest
+// superblock is damaged only look as if, and count as missing.
 Result<Superblock> PickEpoch(std::vector<FoundMember>& found, Canary canary) {
   Result<Superblock> winner = PickWinner(found, canary);
-  if (winner.ok() || canary == Canary::kTieRefused) {
+  const Epoch opened = NewestOpened(found);
+  if (canary == Canary::kTieRefused || (winner.ok() && winner->epoch.number >= opened.number)) {
     return winner;
   }
-  const Epoch opened = NewestOpened(found);
   std::erase_if(found, [&](const FoundMember& item) {
     return item.doubtful && !IsOfAfter(item.superblock, opened);
   });

@@ -7,6 +7,7 @@
 #include "engine/checkpointer.h"
 #include "engine/flusher.h"
 #include "engine/keeper.h"
+#include "engine/superblock_copies.h"
 
 namespace eplog {
 namespace {
@@ -190,7 +191,7 @@ MemberState Membership::StateOf(DeviceIndex device) const {
 // or one that missed it could come back and make it invalid.
 Task<Status> Membership::WriteDown() {
   const uint64_t states = core_.states;
-  const Epoch epoch{superblocks_.current().epoch.number + 1, core_.random.Next()};
+  const Epoch epoch{NextEpoch(), core_.random.Next()};
   std::vector<MemberEntry> members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
     members[i].state = StateOf(DeviceIndex(i));
@@ -220,6 +221,25 @@ Task<Status> Membership::WipeArea(Device& device, uint64_t offset_bytes, uint64_
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
+}
+
+// A log is not wiped, which would take as long as it is large: what it holds of this array from
+// before is told by its epochs, which are older than the one in which it joins.
+uint64_t Membership::NextEpoch() const {
+  return std::max(superblocks_.current().epoch.number, older_epoch_) + 1;
+}
+
+Task<uint64_t> Membership::NewestEpochOn(Device& device) {
+  Task<Result<SuperblockCopies>> reading = ReadCopies(device);
+  const Result<SuperblockCopies> copies = co_await reading;
+  uint64_t newest = 0;
+  for (size_t i = 0; copies.ok() && i < copies->of.size(); ++i) {
+    const Result<Superblock>& copy = copies->of[i];
+    if (copy.ok() && copy->array_uuid == core_.identity.array_uuid) {
+      newest = std::max(newest, copy->epoch.number);
+    }
+  }
+  co_return newest;
 }
 
 // Its superblocks and its ring: nothing of an earlier membership is to be found there.
@@ -269,6 +289,8 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   Status may =
       MayReplace(device, replacement.name(), replacement.identity(), replacement.size_bytes());
   EPLOG_CO_TRY(may);
+  Task<uint64_t> looking = NewestEpochOn(replacement);
+  const uint64_t older_epoch = co_await looking;
   Task<Status> wiping = Wipe(replacement, device);
   Status status = co_await wiping;
   EPLOG_CO_TRY(status);
@@ -281,7 +303,7 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   if (core_.members.live(device) || join_) {
     co_return eplog::Fail(ErrorCode::kBusy, name + " has been replaced by somebody else");
   }
-  join_ = Join{device, &replacement, RandomUuid(core_.random)};
+  join_ = Join{device, &replacement, RandomUuid(core_.random), older_epoch};
   Begin();
   Task<void> idle = Idle();
   co_await idle;
@@ -308,7 +330,8 @@ void Membership::TakeIn(const Join& join) {
   failed_ &= ~Bit(index);
   superblocks_.Join(index);
   std::vector<MemberEntry> members = superblocks_.current().members;
-  const uint64_t joined = superblocks_.current().epoch.number + 1;
+  older_epoch_ = std::max(older_epoch_, join.older_epoch);
+  const uint64_t joined = NextEpoch();
   members[index.value] = {join.uuid, MemberState::kJoining, joined};
   superblocks_.SetEpoch(superblocks_.current().epoch, std::move(members));
   checkpointer_.WantFullSince(joined);

@@ -95,7 +95,10 @@ class Membership {
     DeviceIndex index;
     Device* device;
     Uuid uuid;
+    uint64_t older_epoch;  // the newest that it may hold entries of, as a member that it was before
   };
+  [[nodiscard]] uint64_t NextEpoch() const;
+  Task<uint64_t> NewestEpochOn(Device& device);
   void Lost(DeviceIndex device, const Error& why);
   void Begin();
   Task<void> Change();
@@ -115,7 +118,8 @@ class Membership {
   Admission& admission_;
   WaitGroup changes_;
   std::vector<std::string> reasons_;
-  std::optional<Join> join_;               // to be taken in by the change under way
+  std::optional<Join> join_;  // to be taken in by the change under way
+  uint64_t older_epoch_ = 0;  // the newest that is on any device that joined, from before
   std::vector<uint64_t> joined_sequence_;  // of joining devices: what came before is not on them
   std::vector<uint64_t> joined_states_;
   std::vector<uint64_t> full_since_;  // epoch of which a full checkpoint makes a joining device ok

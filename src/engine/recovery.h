@@ -100,6 +100,8 @@ class Recovery {
   void NoteCut(const EntryHeader& entry);
 
   Task<Status> NoteHeaderCopies(const EntryHeader& entry);
+  // Of log device j, unless it was written before the device became one of the array's.
+  Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
   [[nodiscard]] uint32_t CopiesOnRings(const EntryHeader& entry) const;
   [[nodiscard]] bool RingsLackCopies() const;
   Task<void> LookBeyond();

@@ -143,6 +143,16 @@ void Recovery::NoteRingBlock(DeviceIndex ssd, const RingBlock& block) {
   ring_blocks_.push_back(std::move(found));
 }
 
+Task<std::optional<EntryHeader>> Recovery::HeaderAt(uint32_t j, uint64_t place) {
+  Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
+  std::optional<EntryHeader> header = co_await reading;
+  const DeviceIndex log = core_.geometry.LogDevice(j);
+  if (header && header->epoch.number < assembly_.winner.members[log.value].joined) {
+    co_return std::nullopt;
+  }
+  co_return header;
+}
+
 // An entry fits its predecessor if it has the next sequence in the same epoch, or is an epoch's
 // first and names what it follows.
 bool Recovery::FitsAfter(const EntryHeader& header, const Appender::Position& at) const {
@@ -164,7 +174,7 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
     }
   };
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
-    Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, at.place);
+    Task<std::optional<EntryHeader>> reading = HeaderAt(j, at.place);
     const std::optional<EntryHeader> header = co_await reading;
     if (log_.met_unknown()) {  // not a tail to be cut
       co_return Fail(ErrorCode::kUnsupported,
@@ -209,7 +219,7 @@ Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
     if (!core_.members.live(log)) {
       continue;
     }
-    Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, entry.place);
+    Task<std::optional<EntryHeader>> reading = HeaderAt(j, entry.place);
     const std::optional<EntryHeader> header = co_await reading;
     if (!header || *header != entry) {
       size_t used = 0;
@@ -262,7 +272,7 @@ Task<void> Recovery::LookBeyond() {
   mark_ = std::max(mark_, newest_ring_mark_);
   for (uint32_t j = 0; j < g.m; ++j) {
     for (uint64_t place = joined_.place; place < joined_.place + far; ++place) {
-      Task<std::optional<EntryHeader>> reading = log_.HeaderAt(j, place);
+      Task<std::optional<EntryHeader>> reading = HeaderAt(j, place);
       std::optional<EntryHeader> header = co_await reading;
       if (header) {
         mark_ = std::max(mark_, header->mark);

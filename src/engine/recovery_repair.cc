@@ -31,6 +31,13 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
       members[i].state = failed ? MemberState::kFailed : MemberState::kLost;
     }
   }
+  // What the log of one that is back holds of older epochs is not what was logged meanwhile.
+  for (uint32_t j = 0; j < core_.geometry.m; ++j) {
+    const DeviceIndex log = core_.geometry.LogDevice(j);
+    if ((superblocks.returning() >> log.value & 1) != 0) {
+      members[log.value].joined = epoch_.number;
+    }
+  }
   superblocks.SetEpoch(epoch_, std::move(members));
   Status status;
   if (!late) {  // I11: before anything else is written

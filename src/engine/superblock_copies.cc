@@ -38,8 +38,13 @@ uint32_t SuperblockCopies::whole() const {
 }
 
 bool SuperblockCopies::doubtful() const {
-  return std::any_of(of.begin(), of.end(), [](const Result<Superblock>& copy) {
-    return !copy.ok() && CannotBeRead(copy.error().code);
+  // Who has written more than once has written both: one without magic is damaged as well then.
+  const bool both = std::any_of(of.begin(), of.end(), [](const Result<Superblock>& copy) {
+    return copy.ok() && copy->generation > 1;
+  });
+  return std::any_of(of.begin(), of.end(), [both](const Result<Superblock>& copy) {
+    return !copy.ok() &&
+           (CannotBeRead(copy.error().code) || (both && copy.error().code == ErrorCode::kNotFound));
   });
 }
 

@@ -31,6 +31,8 @@ class Superblocks {
   void SetBase(const Epoch& base) { current_.base = base; }
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }
+  // Mask of those that were away and do not bear the epoch yet.
+  [[nodiscard]] uint64_t returning() const { return returning_; }
 
   // Writes the current content to every live device and flushes it there. First to those that were
   // away: while they do not bear an epoch that calls them live, nobody else may, or it could not be

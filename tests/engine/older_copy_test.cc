@@ -315,5 +315,89 @@ TEST_F(OlderCopy, OfTheSameEpochThatCannotBeToldIsDecoded) {
   }
 }
 
+// All but one are older copies, of an epoch that called that one lost: among each other they agree.
+// What was written since is on the one that is newer, and nobody forgets that unasked.
+TEST_F(OlderCopy, OfAllThatHadLostTheNewerOneIsRefused) {
+  ASSERT_TRUE(test_->Close().ok());
+  ASSERT_NO_FATAL_FAILURE(Adopt(Open(false, false, {1})));
+  Update(10);
+  ASSERT_TRUE(test_->Close().ok());
+  const Images old = Copy();
+  const auto old_model = model_;
+  ASSERT_NO_FATAL_FAILURE(Adopt(Open(false)));  // ssd1 is taken back
+  test_->Sleep(60'000'000);
+  ASSERT_EQ(Shown(1).state, DeviceState::kOk);
+  Update(20);
+  ASSERT_TRUE(test_->Close().ok());
+  PutBack(old, AllBut({1}));
+  const auto refused = Open(false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("leave out ssd1"), std::string::npos)
+      << refused.error().message;
+  // That is what it says.
+  ASSERT_NO_FATAL_FAILURE(Adopt(Open(false, false, {1})));
+  ExpectContent(old_model);
+  ASSERT_TRUE(test_->Close().ok());
+}
+
+// A log is not wiped when its device joins: what stands there of a later time than the others know
+// must not pass for what they have lost.
+TEST_F(OlderCopy, ANewerLogDeviceJoinsThoseThatWentBack) {
+  ASSERT_TRUE(test_->Close().ok());
+  const Images old = Copy();
+  const auto old_model = model_;
+  for (int i = 0; i < 6; ++i) {
+    test_->Open();
+    Update(20);
+    ASSERT_TRUE(test_->Close().ok());
+  }
+  PutBack(old, AllBut({6}));
+  model_ = old_model;
+  EXPECT_FALSE(Open(false).ok()) << "nobody goes back unasked";
+  ASSERT_NO_FATAL_FAILURE(Adopt(Open(false, false, {6})));
+  Update(3);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(6, *test_->Devices()[6])).ok());
+  for (int i = 0; i < 3; ++i) {
+    Update(3);
+    if (i == 1) {
+      test_->Kill();
+    } else {
+      ASSERT_TRUE(test_->Close().ok());
+    }
+    ASSERT_NO_FATAL_FAILURE(Adopt(Open(false)));
+    ExpectContent(model_);
+  }
+  ASSERT_TRUE(test_->Close().ok());
+}
+
+// A crash while a checkpoint was being named, and then the newer of a device's superblocks reads as
+// zeros: it may have named the newest.
+TEST_F(OlderCopy, ASuperblockOfZerosMakesNoOlderDevice) {
+  Update(5);
+  Checkpoint();
+  Update(5);
+  Checkpoint();
+  const Images before = Copy();
+  Update(5);
+  Checkpoint();
+  test_->Kill();
+  const auto bytes = test_->memory(1).bytes();
+  uint64_t newest = 0;
+  uint64_t newest_at = 0;
+  for (const uint64_t at : kSuperblockCopyOffset) {
+    std::copy_n(before[1].begin() + static_cast<std::ptrdiff_t>(at), kSuperblockCopyBytes,
+                bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    const auto superblock = DecodeSuperblock(bytes.subspan(at, kSuperblockCopyBytes));
+    ASSERT_TRUE(superblock.ok());
+    newest_at = superblock->generation > newest ? at : newest_at;
+    newest = std::max(newest, superblock->generation);
+  }
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(newest_at), kSuperblockCopyBytes,
+              std::byte{0});
+  ASSERT_NO_FATAL_FAILURE(Adopt(Open(false, false, {0, 2})));
+  ExpectContent(model_);
+  ASSERT_TRUE(test_->Close().ok());
+}
+
 }  // namespace
 }  // namespace eplog
