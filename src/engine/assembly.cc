@@ -30,6 +30,14 @@ bool IsBornByAll(const Superblock& candidate, const std::vector<FoundMember>& fo
   });
 }
 
+// Of two epochs of one number, or that grew from the same one, at most one was borne by all that it
+// calls live: before that nothing is written under an epoch, and the numbers tell only what each
+// knew of the other.
+bool AreRivals(const Superblock& a, const Superblock& b) {
+  const bool unopened = a.epoch != a.base && b.epoch != b.base;
+  return a.epoch.number == b.epoch.number || (unopened && a.base == b.base);
+}
+
 Result<Superblock> PickWinner(const std::vector<FoundMember>& found, Canary canary) {
   std::vector<const Superblock*> valid;
   for (const FoundMember& item : found) {
@@ -42,11 +50,10 @@ Result<Superblock> PickWinner(const std::vector<FoundMember>& found, Canary cana
                 "these devices do not belong to one life of the array: none of their epochs is "
                 "valid");
   }
-  const auto number = [](const Superblock* s) { return s->epoch.number; };
-  const uint64_t top = (*std::max_element(valid.begin(), valid.end(), [&](auto* a, auto* b) {
-                         return number(a) < number(b);
-                       }))->epoch.number;
-  std::erase_if(valid, [&](const Superblock* s) { return s->epoch.number != top; });
+  const Superblock& newest = **std::max_element(
+      valid.begin(), valid.end(),
+      [](const Superblock* a, const Superblock* b) { return a->epoch < b->epoch; });
+  std::erase_if(valid, [&newest](const Superblock* s) { return !AreRivals(*s, newest); });
   const bool tie = std::any_of(valid.begin(), valid.end(), [&](const Superblock* s) {
     return s->epoch != valid.front()->epoch;
   });

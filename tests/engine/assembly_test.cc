@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "eplog/examine.h"
 #include "format/superblock.h"
 #include "tests/engine/array_fixture.h"
 
@@ -81,6 +84,35 @@ TEST_F(Assembling, DeviceThatMayBeEitherCountsAsMissing) {
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures);
   EXPECT_NE(opened.error().message.find("ssd0, ssd1"), std::string::npos) << opened.error().message;
+}
+
+// Two openings were struck when only the log device bore their epoch; then it was away, and the
+// others all bore the next one, under which they may have written. Both grew from the same epoch.
+TEST_F(Assembling, AnEpochThatAllBearBeatsAHigherOneThatNobodyElseKnows) {
+  const auto change = [this](uint32_t device, const std::function<void(Superblock&)>& edit) {
+    for (size_t copy = 0; copy < 2; ++copy) {
+      auto superblock = DecodeSuperblock(Copy(device, copy));
+      ASSERT_TRUE(superblock.ok());
+      edit(*superblock);
+      EncodeSuperblock(*superblock, Copy(device, copy));
+    }
+  };
+  const Epoch opened = DecodeSuperblock(Copy(0, 0))->epoch;
+  for (uint32_t device = 0; device < 3; ++device) {
+    change(device, [&](Superblock& superblock) {
+      superblock.base = opened;
+      superblock.epoch = {opened.number + 1, 1};
+      superblock.members[3].state = MemberState::kLost;
+    });
+  }
+  change(3, [&](Superblock& superblock) {
+    superblock.base = opened;
+    superblock.epoch = {opened.number + 2, 1};
+  });
+  const Examination found = RunTask(test_->loop, ExamineDevices(test_->Devices()));
+  ASSERT_EQ(found.arrays.size(), 1U);
+  EXPECT_EQ(found.arrays[0].epoch, opened.number + 1);
+  EXPECT_EQ(found.arrays[0].missing, std::vector<std::string>{"log0"});
 }
 
 }  // namespace
