@@ -131,7 +131,8 @@ std::string WhyOlder(const Superblock& its, const Epoch& opened) {
 Result<Superblock> PickEpoch(std::vector<FoundMember>& found, Canary canary) {
   Result<Superblock> winner = PickWinner(found, canary);
   const Epoch opened = NewestOpened(found);
-  if (canary == Canary::kTieRefused || (winner.ok() && winner->epoch.number >= opened.number)) {
+  if (canary == Canary::kTieRefused || canary == Canary::kOlderRefused ||
+      (winner.ok() && winner->epoch.number >= opened.number)) {
     return winner;
   }
   std::erase_if(found, [&](const FoundMember& item) {

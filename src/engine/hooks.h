@@ -46,8 +46,9 @@ enum class Canary : uint8_t {
   kRenameUnflushed,     // what takes another volume's name is not made durable before (I8)
   kTailCut,             // recovery cuts the log where a record is not whole (I8)
   kDropUntold,          // and says nothing of what it drops (P7)
+  kOlderRefused,        // where older copies leave no valid epoch, nothing opens (I11)
 };
-inline constexpr int kCanaries = 33;
+inline constexpr int kCanaries = 34;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

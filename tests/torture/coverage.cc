@@ -128,6 +128,7 @@ std::string Coverage::ToString() const {
       {"  refused to open", damaged_refused},
       {"  chunks harmed", damaged_chunks},
       {"devices taken back", taken_back},
+      {"older copies put back", went_back},
       {"devices replaced", replaced},
       {"devices rebuilt", repaired},
       {"chunks rebuilt", rebuilt_chunks},
@@ -188,6 +189,7 @@ std::string Coverage::Missing(uint64_t least) const {
   need("chunks harmed by that", damaged_chunks);
   need("chunks healed", healed);
   need("devices taken back", taken_back);
+  need("older copies put back", went_back);
   need("devices replaced", replaced);
   need("devices rebuilt", repaired);
   need("ring wraps", ring_wraps);

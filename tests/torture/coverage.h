@@ -53,6 +53,7 @@ struct Coverage {
   uint64_t healed = 0;      // chunks, by scrubs
   uint64_t made_whole = 0;  // devices with wrong content that a scrub put right
   uint64_t taken_back = 0;  // devices that were away
+  uint64_t went_back = 0;   // older copies of devices that were put in their place
   uint64_t replaced = 0;    // devices joined
   uint64_t repaired = 0;    // and became ok
   uint64_t rebuilt_chunks = 0;

@@ -229,6 +229,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.probe_one_in = static_cast<uint32_t>(OneOf(random, {30, 80, 200}));
   PlanFocus(plan, random);
   Size(plan, min_ssd_bytes);
+  plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
   return plan;
 }
 
@@ -268,7 +269,8 @@ std::string SeedPlan::ToString() const {
          std::to_string(buffers.device_chunks) + "/" + std::to_string(buffers.stripes) +
          (resizes_buffers ? " and others" : "") + ", width " + std::to_string(width) + ", hot " +
          std::to_string(hot_chunks) + ", " + kFocusNames[static_cast<size_t>(focus)] +
-         (loses_devices ? degrades ? ", degrades" : ", loses devices" : "");
+         (loses_devices ? degrades ? ", degrades" : ", loses devices" : "") +
+         (goes_back != 0 ? ", goes back" : "");
 }
 
 }  // namespace eplog::torture

@@ -262,6 +262,14 @@ class SimDevice final : public Device {
     durable_ = visible_;
   }
 
+  // What is on it; and an older copy of it in its place.
+  [[nodiscard]] const PageImage& content() const { return visible_; }
+  void GoBackTo(const PageImage& older) {
+    visible_ = older;
+    unreadable_.clear();
+    Settle();
+  }
+
   [[nodiscard]] uint8_t index() const { return index_; }
   // Something that a failed flush covered is here, and a power cut will lose it.
   [[nodiscard]] bool IsForgetful() const;

@@ -52,7 +52,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "content-by-crc",
                                                         "rename-unflushed",
                                                         "tail-cut",
-                                                        "drop-untold"};
+                                                        "drop-untold",
+                                                        "older-refused"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

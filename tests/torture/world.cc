@@ -220,7 +220,35 @@ DeviceSet World::ChooseWithheld() {
   return withheld;
 }
 
+// Between two lives somebody puts an older copy of a device in its place. In mode log nobody looks
+// at the rings before a flush is acknowledged: the log devices stay what they are.
+void World::GoBack() {
+  if (plan_.goes_back == 0 || alone_) {
+    return;
+  }
+  for (const uint8_t device : unreliable_) {
+    const bool trusted = device >= plan_.n && plan_.create.journal == JournalMode::kLog;
+    if (blank_.contains(device) || trusted) {
+      continue;
+    }
+    const auto older = older_.find(device);
+    if (older == older_.end() || !random_.Chance(plan_.goes_back)) {
+      if (older == older_.end() || random_.OneIn(3)) {
+        older_.insert_or_assign(device, machine_->device(device).content());
+      }
+      continue;
+    }
+    Say(Names(plan_, {device}) + " goes back to an older copy");
+    machine_->device(device).GoBackTo(older->second);
+    ++coverage_.went_back;
+    stale_.insert(device);
+    rotten_.insert(device);
+    seen_lost_.erase(device);
+  }
+}
+
 void World::OpenAgain() {
+  GoBack();
   constexpr int kAttempts = 6;
   for (int attempt = 0; attempt < kAttempts && !failed(); ++attempt) {
     if (TryOpen(attempt + 1 < kAttempts && random_.Chance(plan_.recovery_crash))) {

@@ -81,6 +81,7 @@ class World {
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
   void ChooseUnreliable();
+  void GoBack();
   DeviceSet ChooseWithheld();
   [[nodiscard]] DeviceSet Forgetful() const;
   void CheckFailedFlushes();
@@ -115,9 +116,10 @@ class World {
   DeviceSet doomed_;                        // of them: failed since the last opening began
   DeviceSet seen_lost_;                     // of them: the array has called them not ok since
   DeviceSet missed_;                        // of them: missed an opening that succeeded
-  DeviceSet rotten_;   // what they hold may be wrong: lied, and were not scrubbed since
-  DeviceSet lying_;    // of them: still do
-  DeviceSet unheard_;  // a flush failed, and a kill came before anybody was told
+  DeviceSet rotten_;  // what they hold may be wrong: lied, and were not scrubbed since
+  DeviceSet lying_;   // of them: still do
+  std::map<uint8_t, PageImage> older_;  // copies of unreliable devices, taken between two lives
+  DeviceSet unheard_;                   // a flush failed, and a kill came before anybody was told
   std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when the array was told
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
