@@ -169,6 +169,7 @@ struct ArrayStatus {
   // rebuild of devices that joined; all 0 when none does
   uint64_t rebuild_total_bytes = 0;  // since the array was opened or they joined
   uint64_t rebuild_left_bytes = 0;
+  uint64_t rebuild_lost_bytes = 0;        // of them, what cannot be decoded: named by events
   uint64_t rebuild_bytes_per_second = 0;  // lately
   uint64_t rebuild_eta_seconds = 0;
 

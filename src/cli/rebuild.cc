@@ -27,13 +27,19 @@ using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 struct Left {
   uint64_t total_bytes = 0;
   uint64_t left_bytes = 0;
+  uint64_t lost_bytes = 0;  // of what is left, cannot be rebuilt
   bool rebuilding = false;
-  std::string state;  // of the array
+  bool only_lost = false;  // nothing else is left
+  std::string state;       // of the array
 };
 
 Left LeftOf(const ArrayStatus& status) {
-  Left left{status.rebuild_total_bytes, status.rebuild_left_bytes, false,
-            ArrayStateName(status.state)};
+  Left left;
+  left.total_bytes = status.rebuild_total_bytes;
+  left.left_bytes = status.rebuild_left_bytes;
+  left.lost_bytes = status.rebuild_lost_bytes;
+  left.only_lost = left.lost_bytes != 0 && left.left_bytes == left.lost_bytes;
+  left.state = ArrayStateName(status.state);
   for (const DeviceStatus& device : status.devices) {
     left.rebuilding = left.rebuilding || device.state == DeviceState::kRebuilding;
   }
@@ -51,6 +57,9 @@ Left LeftOf(const Json& status) {
     const double percent = status["rebuild"].value("percent", 0.0);
     left.total_bytes = 1'000'000;
     left.left_bytes = static_cast<uint64_t>((100.0 - percent) * 10'000);
+    left.lost_bytes = status["rebuild"].value("lost_bytes", uint64_t{0});
+    left.only_lost = left.lost_bytes != 0 &&
+                     left.lost_bytes == status["rebuild"].value("left_bytes", uint64_t{0});
   }
   return left;
 }
@@ -59,7 +68,7 @@ template <typename Look>
 Result<Left> WaitUntilRebuilt(Look&& look, const ProgressFn& progress) {
   while (true) {
     Result<Left> left = look();
-    if (!left.ok() || !left->rebuilding) {
+    if (!left.ok() || !left->rebuilding || left->only_lost) {
       return left;
     }
     if (left->total_bytes != 0) {
@@ -156,6 +165,14 @@ int RunRebuild(const RebuildCommand& command) {
   bar.Finish();
   if (!left.ok()) {
     return ReportError(kVerb, left.error());
+  }
+  if (left->only_lost) {
+    Print(
+        fmt::format("{} of '{}' cannot be rebuilt: more of their stripes is wrong or missing than "
+                    "parity replaces; all else is\nnext: eplog events {} names them; what is "
+                    "written anew is whole again",
+                    HumanBytes(left->lost_bytes), file->name, ShellWord(argument)));
+    return kDoneWithFindings;
   }
   const bool degraded = left->state == "degraded" || left->state == "failed";
   Print(degraded ? fmt::format("nothing is left to rebuild, and '{}' still lacks a device: "

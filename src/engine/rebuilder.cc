@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "engine/chunk_place.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -14,6 +15,10 @@ constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
 constexpr size_t kBatchesAtOnce = 8;
 constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
 constexpr uint64_t kRetryUs = 100'000;
+constexpr uint64_t kLongestRetryUs = 600'000'000;
+constexpr uint64_t kLongestLookUs = 1'000'000;  // whether stuck rows have been written
+constexpr size_t kMostStuck = 65536;
+constexpr size_t kMostTold = 1000;
 constexpr uint64_t kSampleUs = 500'000;
 constexpr uint64_t kWindowUs = 30'000'000;
 
@@ -95,6 +100,9 @@ Task<void> Rebuilder::Run() {
   while (!Ended()) {
     if (core_.joining == 0) {
       rebuilt_bytes_ = limited_bytes_ = 0;
+      stuck_.clear();
+      told_.clear();
+      stuck_chunks_ = stuck_wait_us_ = 0;
       limit_since_us_ = core_.loop.NowUs();
       samples_.clear();
       co_await wake_.Wait();
@@ -106,7 +114,9 @@ Task<void> Rebuilder::Run() {
     if (!Ended() && core_.joining != 0) {
       // Somebody still holds what keeps it from being ok, or a stripe cannot be read at the moment.
       const uint64_t now = core_.loop.NowUs();
-      co_await wake_.WaitUntil(now + std::max(kRetryUs, now - begun));
+      const uint64_t patience =
+          stuck_.empty() ? kRetryUs : std::clamp(stuck_wait_us_, kRetryUs, kLongestLookUs);
+      co_await wake_.WaitUntil(now + std::max(patience, now - begun));
     }
   }
   running_.Done();
@@ -123,8 +133,10 @@ Task<Status> Rebuilder::Pass() {
   const uint64_t states = core_.states;
   skipped_ = false;
   verified_chunks_ = 0;
+  RetryStuck();
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
+  CountStuck();
   // With nothing old pending any more: a commit of that would install what lies there unverified.
   const bool all = !skipped_ && committed.ok() && !CommitDue();
   if (all && states == core_.states && !Ended()) {
@@ -194,8 +206,9 @@ Task<Status> Rebuilder::RebuildRows() {
   for (uint32_t at = 0; at < rows.groups() && !Ended(); ++at) {
     const uint32_t first = at * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(at).empty() && s < rows.StripesIn(at) && !Ended(); ++s) {
-      if ((Gaps(StripeIndex(first + s)) | Unverified(StripeIndex(first + s))) != 0) {
-        batch.push_back(StripeIndex(first + s));
+      const StripeIndex stripe(first + s);
+      if ((Gaps(stripe) | Unverified(stripe)) != 0 && !IsStuck(stripe)) {
+        batch.push_back(stripe);
       }
       if (batch.size() < BatchStripes()) {
         continue;
@@ -267,10 +280,12 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
   std::vector<uint64_t> masks(batch.size());
   for (const size_t at : lacking) {
     const uint64_t gaps = missing(at);
-    Status decoded = batch.Decode(at, gaps);
+    const Status decoded = batch.Decode(at, gaps);
     masks[at] = decoded.ok() ? gaps : 0;
-    skipped_ = skipped_ || (!decoded.ok() && core_.lost_devices() != 0);  // it may be back one day
-    status = status.ok() ? std::move(decoded) : status;
+    if (!decoded.ok()) {
+      skipped_ = skipped_ || core_.lost_devices() != 0;  // it may be back one day
+      NoteStuck(batch.row(at).stripe, Gaps(batch.row(at).stripe));
+    }
   }
   Task<Result<uint64_t>> mending = mender_.Mend(batch, masks, states);
   Result<uint64_t> mended = co_await mending;
@@ -283,6 +298,76 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
   core_.hooks.rebuilt_chunks += *mended;
   rebuilt_bytes_ += *mended * core_.geometry.chunk_bytes;
   co_return status;
+}
+
+// ------------------------------------------------------------------- what cannot be decoded
+
+std::vector<RowWord> Rebuilder::WordsOf(StripeIndex stripe) const {
+  std::vector<RowWord> words;
+  for (uint32_t i = 0; i < core_.geometry.n; ++i) {
+    words.push_back(core_.state->rows.Get(stripe, i));
+  }
+  return words;
+}
+
+bool Rebuilder::IsStuck(StripeIndex stripe) const {
+  const auto found = stuck_.find(stripe.value);
+  return found != stuck_.end() && found->second == WordsOf(stripe);
+}
+
+void Rebuilder::NoteStuck(StripeIndex stripe, uint64_t gaps) {
+  if (stuck_.empty()) {
+    stuck_states_ = core_.states;
+  }
+  if (stuck_.size() < kMostStuck || stuck_.contains(stripe.value)) {
+    stuck_[stripe.value] = WordsOf(stripe);
+  }
+  if (gaps == 0 || told_.size() >= kMostTold || !told_.insert(stripe.value).second) {
+    return;
+  }
+  const Geometry& g = core_.geometry;
+  for (; gaps != 0; gaps &= gaps - 1) {
+    const auto index = static_cast<uint32_t>(std::countr_zero(gaps));
+    ArrayEvent event;
+    event.kind = EventKind::kCorruptionLost;
+    event.device = g.DeviceName(g.SsdOf(stripe, index));
+    std::string what = "parity of stripe " + std::to_string(stripe.value);
+    const auto place = index < g.k() ? PlaceOf(*core_.state, g.Chunk(stripe, index)) : std::nullopt;
+    if (place) {
+      event.volume = place->volume;
+      event.offset_bytes = place->offset_bytes;
+      what = "volume '" + place->volume + "' offset " + std::to_string(place->offset_bytes);
+    }
+    event.text = event.device + ": " + what +
+                 " cannot be rebuilt: more of its stripe is wrong or missing than parity replaces";
+    core_.Tell(event);
+  }
+}
+
+// Each time that nothing has changed the next one is twice as far.
+void Rebuilder::RetryStuck() {
+  const uint64_t now = core_.loop.NowUs();
+  const bool changed = core_.states != stuck_states_;
+  if (stuck_.empty() || changed || now >= stuck_retry_us_) {
+    stuck_wait_us_ = stuck_.empty() || changed
+                         ? kRetryUs
+                         : std::min(kLongestRetryUs, std::max(kRetryUs, 2 * stuck_wait_us_));
+    stuck_retry_us_ = now + stuck_wait_us_;
+    stuck_.clear();
+  }
+}
+
+void Rebuilder::CountStuck() {
+  stuck_chunks_ = 0;
+  for (auto row = stuck_.begin(); row != stuck_.end() && !Ended();) {
+    const StripeIndex stripe(row->first);
+    if (IsStuck(stripe)) {
+      stuck_chunks_ += static_cast<uint64_t>(std::popcount(Gaps(stripe)));
+      ++row;
+    } else {
+      row = stuck_.erase(row);
+    }
+  }
 }
 
 void Rebuilder::Sample() {
@@ -309,6 +394,7 @@ Rebuilder::Progress Rebuilder::GetProgress() const {
     return progress;
   }
   progress.total_bytes = rebuilt_bytes_ + progress.left_bytes;
+  progress.lost_bytes = std::min(progress.left_bytes, stuck_chunks_ * core_.geometry.chunk_bytes);
   if (samples_.size() > 1) {
     const uint64_t us = samples_.back().first - samples_.front().first;
     progress.bytes_per_second =

@@ -6,11 +6,17 @@
 //
 // What is done is in the log and in checkpoints: after a crash it goes on from there. While the
 // foreground has work, batches are small and rest as long as they took.
+//
+// A row of which too much is wrong or missing is told (`corruption_lost`) and left alone until it
+// is written, devices change, or after ever longer times: it may have been for the moment only. The
+// device stays `joining` as long as such chunks are absent on it.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -54,6 +60,7 @@ class Rebuilder {
   struct Progress {
     uint64_t total_bytes = 0;
     uint64_t left_bytes = 0;
+    uint64_t lost_bytes = 0;        // of them, what could not be decoded
     uint64_t bytes_per_second = 0;  // over the last half minute
   };
   [[nodiscard]] Progress GetProgress() const;
@@ -71,6 +78,11 @@ class Rebuilder {
   Task<Status> CommitOld();
   Task<Status> RebuildRows();
   Task<Status> RebuildBatch(std::vector<StripeIndex> stripes);
+  [[nodiscard]] std::vector<RowWord> WordsOf(StripeIndex stripe) const;
+  [[nodiscard]] bool IsStuck(StripeIndex stripe) const;
+  void NoteStuck(StripeIndex stripe, uint64_t gaps);
+  void RetryStuck();
+  void CountStuck();
   void Sample();
   Task<void> Breathe(uint64_t since_us);
   Task<void> KeepLimit();
@@ -89,11 +101,18 @@ class Rebuilder {
   Event wake_;
   bool closing_ = false;
   RebuildPace pace_;
-  uint64_t limit_since_us_ = 0;   // what the limit counts from,
-  uint64_t limited_bytes_ = 0;    // and what was begun since then
-  bool skipped_ = false;          // in this pass: something could not be looked at or mended
-  uint64_t verified_chunks_ = 0;  // in this pass
-  uint64_t rebuilt_bytes_ = 0;    // since something is joining
+  uint64_t limit_since_us_ = 0;  // what the limit counts from,
+  uint64_t limited_bytes_ = 0;   // and what was begun since then
+  bool skipped_ = false;         // in this pass: something could not be looked at or mended
+  // Rows that could not be decoded, as they were then.
+  std::map<uint32_t, std::vector<RowWord>> stuck_;
+  std::set<uint32_t> told_;                            // of which that was said
+  uint64_t stuck_chunks_ = 0;                          // absent ones in these, after the last pass
+  uint64_t stuck_states_ = 0;                          // `states` when the first of them was met
+  uint64_t stuck_retry_us_ = 0;                        // when they are all tried again,
+  uint64_t stuck_wait_us_ = 0;                         // and how long that was
+  uint64_t verified_chunks_ = 0;                       // in this pass
+  uint64_t rebuilt_bytes_ = 0;                         // since something is joining
   std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes
 };
 

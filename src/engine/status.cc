@@ -98,6 +98,7 @@ ArrayStatus ArrayImpl::GetStatus() const {
   const Rebuilder::Progress rebuild = rebuilder_.GetProgress();
   status.rebuild_total_bytes = rebuild.total_bytes;
   status.rebuild_left_bytes = rebuild.left_bytes;
+  status.rebuild_lost_bytes = rebuild.lost_bytes;
   status.rebuild_bytes_per_second = rebuild.bytes_per_second;
   status.rebuild_eta_seconds =
       rebuild.bytes_per_second == 0

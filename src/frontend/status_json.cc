@@ -46,14 +46,19 @@ Json RebuildToJson(const ArrayStatus& status) {
   }
   // A log device has nothing to be written to it: what it waits for is a commit.
   const uint64_t rebuilt = status.rebuild_total_bytes - status.rebuild_left_bytes;
-  return {
+  Json rebuild = {
       {"percent", status.rebuild_total_bytes == 0
                       ? 100.0
                       : 100.0 * static_cast<double>(rebuilt) /
                             static_cast<double>(status.rebuild_total_bytes)},
       {"eta_seconds", status.rebuild_eta_seconds},
       {"bytes_per_second", status.rebuild_bytes_per_second},
+      {"left_bytes", status.rebuild_left_bytes},
   };
+  if (status.rebuild_lost_bytes != 0) {
+    rebuild["lost_bytes"] = status.rebuild_lost_bytes;  // of them
+  }
+  return rebuild;
 }
 
 }  // namespace

@@ -239,6 +239,12 @@ std::string StatusTable(const Json& status) {
   if (rebuild.is_object() && !rebuild.empty()) {
     fmt::format_to(out, "rebuild {:.1f} %, {} to go at {}/s\n", Real(rebuild, "percent"),
                    HumanSeconds(Real(rebuild, "eta_seconds")), Bytes(rebuild, "bytes_per_second"));
+    if (rebuild.contains("lost_bytes")) {
+      fmt::format_to(out,
+                     "  {} of it cannot be rebuilt: more of their stripes is wrong or missing "
+                     "than parity replaces; eplog events names them\n",
+                     Bytes(rebuild, "lost_bytes"));
+    }
   }
   return text;
 }

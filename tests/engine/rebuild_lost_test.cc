@@ -1,0 +1,107 @@
+// A rebuild that meets more wrong chunks than parity replaces: it does what it can, says what it
+// cannot, and neither reads nor counts that again and again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint64_t kChunks = 90;
+constexpr uint64_t kRotten = 5;
+
+using Bytes = std::vector<std::byte>;
+
+class RebuildLost : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ArrayShape shape;
+    shape.n = 4;
+    shape.m = 1;
+    shape.ssd_bytes = uint64_t{2} << 20;
+    shape.log_bytes = uint64_t{1} << 20;
+    shape.auto_commit = false;
+    shape.on_event = [this](const ArrayEvent& event) {
+      if (event.kind == EventKind::kCorruptionLost) {
+        lost_.push_back(event);
+      }
+    };
+    test_ = std::make_unique<TestArray>(shape);
+    volume_ = test_->CreateVolume("v", kChunks * kChunk);
+    Random random(7);
+    content_ = RandomBytes(random, kChunks * kChunk);
+    ASSERT_TRUE(test_->Write(volume_, 0, content_).ok());
+    ASSERT_TRUE(test_->Close().ok());
+    Rot(1);
+    test_->Open();
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "failed by hand")).ok());
+    auto bytes = test_->memory(0).bytes();
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(0, *test_->Devices()[0])).ok());
+  }
+  // The first chunks of the volume that lie on this SSD.
+  void Rot(uint32_t ssd) {
+    auto bytes = test_->memory(ssd).bytes();
+    uint64_t rotten = 0;
+    for (uint64_t chunk = 0; chunk < kChunks && rotten < kRotten; ++chunk) {
+      const auto content = std::span(content_).subspan(chunk * kChunk, kChunk);
+      for (uint64_t at = 0; at + kChunk <= bytes.size(); at += kChunk) {
+        if (std::equal(content.begin(), content.end(),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(at))) {
+          bytes[at + 5] ^= std::byte{1};
+          ++rotten;
+        }
+      }
+    }
+    ASSERT_EQ(rotten, kRotten);
+  }
+
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  Bytes content_;
+  std::vector<ArrayEvent> lost_;
+};
+
+TEST_F(RebuildLost, EndsAndNamesWhatIsLost) {
+  test_->Sleep(10'000'000);
+  const ArrayStatus then = test_->array->GetStatus();
+  EXPECT_EQ(then.rebuild_lost_bytes, kRotten * kChunk);
+  EXPECT_EQ(then.rebuild_left_bytes, then.rebuild_lost_bytes) << "all else is rebuilt";
+  EXPECT_EQ(then.devices[0].state, DeviceState::kRebuilding);
+  EXPECT_EQ(lost_.size(), kRotten);
+  for (const ArrayEvent& event : lost_) {
+    EXPECT_EQ(event.device, "ssd0");
+    EXPECT_NE(event.text.find("cannot be rebuilt"), std::string::npos) << event.text;
+  }
+
+  // An hour more costs a handful of looks at each of these rows, and not one event.
+  test_->Sleep(3'600'000'000);
+  const ArrayStatus now = test_->array->GetStatus();
+  EXPECT_LE(now.devices[1].corrupt_chunks, 30 * kRotten);
+  EXPECT_LE(now.devices[1].reads - then.devices[1].reads, 30 * kRotten);
+  EXPECT_EQ(lost_.size(), kRotten);
+}
+
+TEST_F(RebuildLost, WhatIsWrittenAnewIsWholeAgain) {
+  test_->Sleep(10'000'000);
+  ASSERT_NE(test_->array->GetStatus().rebuild_lost_bytes, 0U);
+  Random random(8);
+  const Bytes anew = RandomBytes(random, content_.size());
+  ASSERT_TRUE(test_->Write(volume_, 0, anew).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  test_->Sleep(60'000'000);
+  const ArrayStatus status = test_->array->GetStatus();
+  EXPECT_EQ(status.devices[0].state, DeviceState::kOk);
+  EXPECT_EQ(status.rebuild_lost_bytes, 0U);
+  EXPECT_TRUE(test_->Read(volume_, 0, anew.size()) == anew);
+}
+
+}  // namespace
+}  // namespace eplog
