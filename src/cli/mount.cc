@@ -121,6 +121,15 @@ Status MountDirectory::CheckUsable() const {
   return OkStatus();
 }
 
+// Left by a killed process of ours.
+Status TakeDeadMountAway(const std::filesystem::path& path) {
+  const auto resolved = ResolveMountpoint(path.string());
+  const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt;
+  return mount && CoveredBy(*mount).empty() && MountIsDead(mount->directory)
+             ? TakeMountAway(mount->device, mount->directory, TakeAway::kAtOnce)
+             : OkStatus();
+}
+
 Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::string& typed) {
   std::unique_ptr<MountDirectory> directory(new MountDirectory());
   std::error_code ignored;
@@ -131,11 +140,7 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
   Status made;
   // Again if the process that served it is just dying.
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    if (MountIsDead(path.string())) {  // left by a killed process
-      if (const int error = DetachPath(path.string()); error != 0) {
-        return FailErrno(error, "cannot take away the dead mount at " + path.string());
-      }
-    }
+    EPLOG_TRY(TakeDeadMountAway(path));
     made = directory->Make(path);
     if (made.ok() || made.error().errno_value != ENOTCONN) {
       break;
@@ -274,7 +279,7 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
     WarnOfLoss(*opened);
   }
   serve.describe = [opened, directory] {
-    return DescribeServing(opened->file(), directory, opened->Held());
+    return DescribeServing(opened->file(), directory, opened->Held(), opened->HeldBefore());
   };
   serve.release = [opened] { opened->Release(); };
   serve.open_device = [opened](std::string path, DeviceIdentity looked_at) {
@@ -336,14 +341,14 @@ int RunMount(const MountCommand& command) {
   if (const auto open = OptionsOf(command); !open.ok()) {
     return ReportError(kVerb, open.error());
   }
-  auto file = LoadArrayFile(command.array);
-  if (!file.ok()) {
-    return ReportError(kVerb, file.error());
-  }
   if (const Status times = CheckDeadline(command); !times.ok()) {
     return ReportError(kVerb, times.error());
   }
   CutMountsOfTheDying(kVerb);
+  auto file = LoadArrayFile(command.array);
+  if (!file.ok()) {
+    return ReportError(kVerb, file.error());
+  }
   if (const Status served = CheckNotServed(*file); !served.ok()) {
     return ReportError(kVerb, served.error());
   }

@@ -3,31 +3,17 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "frontend/mount_lines.h"
+
 namespace eplog::cli {
 
-struct MountLine {
-  uint64_t id = 0;
-  dev_t device = 0;
-  std::string directory;
-  std::string source;
-  bool ours = false;
-};
-
-// All in the text of /proc/self/mountinfo, in its order.
-std::vector<MountLine> ParseMounts(const std::string& mountinfo);
-std::vector<MountLine> ReadMounts(const std::filesystem::path& mountinfo);
-
-struct MountEntry {
-  std::string directory;
-  std::string source;  // the array's directory or file, as given to mount
-  dev_t device = 0;    // the number that the file system has
-};
+// A mount of ours: its source is the array's directory or file, as given to mount.
+using MountEntry = MountLine;
 
 // Mounts of ours in the text of /proc/self/mountinfo, in its order: a later one covers an earlier
 // one.
@@ -41,7 +27,7 @@ std::optional<MountEntry> FindMountOf(const std::filesystem::path& array);
 // The numbers of all file systems that serve this array, or did until their process died.
 std::vector<dev_t> MountDevicesOf(const std::filesystem::path& array);
 
-// The process that served it is gone.
+// The process that served what is mounted there is gone. One that does not answer is not.
 bool MountIsDead(const std::string& directory);
 
 }  // namespace eplog::cli

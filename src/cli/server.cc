@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -12,12 +14,11 @@
 
 #include "cli/bounded_call.h"
 #include "cli/console.h"
-#include "cli/mount_table.h"
 #include "cli/probe.h"
 #include "frontend/arguments.h"
-#include "frontend/control.h"
 #include "frontend/fuse_mount.h"
 #include "frontend/plan_json.h"
+#include "frontend/server_mark.h"
 
 namespace eplog::cli {
 namespace {
@@ -29,14 +30,20 @@ std::string TextOf(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// A member as a serving process told of it.
+struct ToldMember {
+  std::string name;
+  std::string path;    // absolute
+  bool known = false;  // which device it is, or was
+};
+
 // What a serving process told of itself.
 struct Told {
   Server server;
   std::string uuid;
-  std::string name;
-  std::vector<MemberPath> members;  // absolute
+  std::vector<ToldMember> members;
   std::vector<std::string> spares;
-  std::vector<std::pair<std::string, DeviceIdentity>> held;  // by the paths they were opened by
+  std::vector<DeviceIdentity> held;  // that the array holds, or held since it was opened
 };
 
 Told ReadTold(const Json& json) {
@@ -46,14 +53,20 @@ Told ReadTold(const Json& json) {
   }
   told.server.pid = json.value("pid", 0);
   told.server.directory = TextOf(json, "mounted_on");
+  told.server.mount = json.value("mount_device", uint64_t{0});
   told.server.file = TextOf(json, "file");
+  told.server.name = TextOf(json, "name");
   told.uuid = TextOf(json, "uuid");
-  told.name = TextOf(json, "name");
   for (const Json& member : json.value("members", Json::array())) {
-    const std::string path = TextOf(member, "path");
-    told.members.push_back({TextOf(member, "name"), path});
+    const auto identity = IdentityArgument(member);
+    told.members.push_back({TextOf(member, "name"), TextOf(member, "path"), identity.ok()});
+    if (identity.ok()) {
+      told.held.push_back(*identity);
+    }
+  }
+  for (const Json& member : json.value("before", Json::array())) {
     if (const auto identity = IdentityArgument(member); identity.ok()) {
-      told.held.emplace_back(path, *identity);
+      told.held.push_back(*identity);
     }
   }
   for (const Json& spare : json.value("spares", Json::array())) {
@@ -62,56 +75,135 @@ Told ReadTold(const Json& json) {
   return told;
 }
 
+struct Asked {
+  Told told;
+  ControlClient client;
+};
+
 // kNotFound: nobody serves an array with this UUID.
-Result<Told> AskWho(const std::string& socket) {
+Result<Asked> AskWho(const std::string& socket) {
   try {
-    const auto answer = ControlRequest(socket, {{"verb", kServing}});
+    auto client = ControlClient::Connect(socket);
+    if (!client.ok()) {
+      return Fail(std::move(client).error());
+    }
+    const auto answer = client->Request({{"verb", kServing}});
     EPLOG_TRY(answer);
-    return ReadTold(*answer);
+    Told told = ReadTold(*answer);
+    told.server.pid = client->pid() != 0 ? client->pid() : told.server.pid;
+    return Asked{std::move(told), std::move(*client)};
   } catch (const Json::exception& error) {
     return Fail(ErrorCode::kCorrupt,
                 std::string("the serving process says nonsense of itself: ") + error.what());
   }
 }
 
-// The paths of an array's members, those first that its server holds by the same path: they are
-// what they were, usually, and answer.
-std::vector<std::string> PathsToAsk(const ArrayFile& file, const Told& told) {
-  std::vector<std::string> paths;
-  for (const MemberPath& member : file.members) {
-    paths.push_back(file.Locate(member).string());
-  }
-  std::stable_partition(paths.begin(), paths.end(), [&](const std::string& path) {
-    return std::any_of(told.held.begin(), told.held.end(),
-                       [&](const auto& held) { return held.first == path; });
-  });
-  return paths;
-}
+// What the devices of an array tell of who serves it.
+enum class Evidence : uint8_t {
+  kPending,
+  kNone,   // it is not there, or the process never knew what was there
+  kHeld,   // the process holds this device, or did
+  kOther,  // it does not
+};
 
-// A path is no proof: what was there may have been moved away, and a copy put in its place. It
-// counts where there is nothing else, since no device is where array.toml says.
-bool Serves(const Told& told, const ArrayFile& file) {
-  if (told.server.file.empty()) {
-    return true;  // it does not say
-  }
-  bool any = false;
-  for (const std::string& path : PathsToAsk(file, told)) {
-    const auto identity = IdentifyDevice(path);
-    any |= identity.ok();
-    if (identity.ok() && std::any_of(told.held.begin(), told.held.end(),
-                                     [&](const auto& held) { return held.second == *identity; })) {
-      return true;
+// Looks at all devices of an array at once.
+class Comparison {
+ public:
+  Comparison(const Told& told, const ArrayFile& file) : seen_(std::make_shared<Seen>()) {
+    seen_->evidence.resize(file.members.size(), Evidence::kPending);
+    for (size_t i = 0; i < file.members.size(); ++i) {
+      const std::string path = file.Locate(file.members[i]).string();
+      const bool unknown = std::any_of(
+          told.members.begin(), told.members.end(),
+          [&](const ToldMember& member) { return member.path == path && !member.known; });
+      RunDetached([seen = seen_, held = told.held, path, unknown, i] {
+        const auto identity = IdentifyDevice(path);
+        const bool is_held =
+            identity.ok() && std::find(held.begin(), held.end(), *identity) != held.end();
+        const std::lock_guard lock(seen->mutex);
+        seen->evidence[i] = is_held                     ? Evidence::kHeld
+                            : !identity.ok() || unknown ? Evidence::kNone
+                                                        : Evidence::kOther;
+        seen->changed.notify_all();
+      });
     }
   }
-  return !any && told.server.file == file.file;
+
+  // Until there is nothing more to come that could change it: whether the process holds most.
+  void Wait() {
+    std::unique_lock lock(seen_->mutex);
+    seen_->changed.wait(lock, [this] {
+      const size_t pending = CountLocked(Evidence::kPending);
+      return pending == 0 || CountLocked(Evidence::kHeld) > CountLocked(Evidence::kOther) + pending;
+    });
+    evidence_ = seen_->evidence;
+  }
+  // After that.
+  [[nodiscard]] size_t Count(Evidence what) const {
+    return static_cast<size_t>(std::count(evidence_.begin(), evidence_.end(), what));
+  }
+  [[nodiscard]] std::string Names(const ArrayFile& file, Evidence what) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < evidence_.size(); ++i) {
+      if (evidence_[i] == what) {
+        names.push_back(file.members[i].name);
+      }
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+ private:
+  struct Seen {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<Evidence> evidence;
+  };
+  [[nodiscard]] size_t CountLocked(Evidence what) const {
+    return static_cast<size_t>(std::count(seen_->evidence.begin(), seen_->evidence.end(), what));
+  }
+
+  std::shared_ptr<Seen> seen_;
+  std::vector<Evidence> evidence_;
+};
+
+// Whether a process serves this array. kNotFound: no, another with its UUID. kBusy: some devices
+// say so and others do not. A path is no proof: what was there may have been moved away, and a copy
+// put in its place. It counts where there is nothing else, since no device tells anything.
+Status CheckServes(const Told& told, const ArrayFile& file) {
+  if (told.server.file.empty()) {
+    return OkStatus();  // it does not say
+  }
+  Comparison devices(told, file);
+  devices.Wait();
+  const size_t held = devices.Count(Evidence::kHeld);
+  const size_t other = devices.Count(Evidence::kOther);
+  if (held > other || (held + other == 0 && told.server.file == file.file)) {
+    return OkStatus();
+  }
+  const std::string argument = file.Argument().string();
+  if (held == 0) {
+    return Fail(
+        ErrorCode::kNotFound,
+        fmt::format("nobody serves {}: process {} serves {}, which has the same UUID; one is a "
+                    "copy of the other",
+                    argument, told.server.pid, told.server.file.string()));
+  }
+  return Fail(ErrorCode::kBusy,
+              fmt::format("process {} serves {}, to which {} of {} belongs, and not {}: give each "
+                          "copy devices of its own in its array.toml, or first eplog umount {}",
+                          told.server.pid, told.server.file.string(),
+                          devices.Names(file, Evidence::kHeld), argument,
+                          devices.Names(file, Evidence::kOther), ShellWord(told.server.directory)));
 }
 
 std::optional<Server> FindServerIf(const ArrayFile& file, bool serves) {
-  const auto told = AskWho(ControlSocketPath(file.uuid));
-  return told.ok() && Serves(*told, file) == serves ? std::optional(told->server) : std::nullopt;
+  const auto asked = AskWho(ControlSocketPath(file.uuid));
+  return asked.ok() && CheckServes(asked->told, file).ok() == serves
+             ? std::optional(asked->told.server)
+             : std::nullopt;
 }
 
-// Every array that is served, by somebody whom we believe.
+// Of all arrays that are served, by somebody whom we believe.
 std::optional<Told> FindServed(const std::filesystem::path& file) {
   std::error_code error;
   const std::filesystem::path sockets = ControlDirectory(ControlSocketPath("any"));
@@ -120,15 +212,47 @@ std::optional<Told> FindServed(const std::filesystem::path& file) {
     if (entry->path().extension() != ".sock") {
       continue;
     }
-    auto told = AskWho(entry->path().string());
-    if (told.ok() && told->server.file == file && !told->members.empty()) {
-      return std::move(*told);
+    auto asked = AskWho(entry->path().string());
+    if (asked.ok() && asked->told.server.file == file && !asked->told.members.empty()) {
+      return std::move(asked->told);
     }
   }
   return std::nullopt;
 }
 
+std::vector<ServerMark> AllMarks() {
+  const std::string any = ControlSocketPath("any");
+  return CheckControlDirectory(any).ok() ? ReadServerMarks(ControlDirectory(any))
+                                         : std::vector<ServerMark>();
+}
+
 }  // namespace
+
+Result<ServerLink> ConnectServer(const ArrayFile& file) {
+  auto asked = AskWho(ControlSocketPath(file.uuid));
+  if (!asked.ok()) {
+    return Fail(std::move(asked).error());
+  }
+  EPLOG_TRY(CheckServes(asked->told, file));
+  return ServerLink{std::move(asked->told.server), std::move(asked->client)};
+}
+
+Result<ServerLink> ConnectServerOf(const MountEntry& mount) {
+  Error none{.code = ErrorCode::kNotFound, .message = "nobody serves " + mount.directory};
+  for (const ServerMark& mark : AllMarks()) {
+    if (mark.mount != mount.device || LifeOf(mark) == ServerLife::kGone) {
+      continue;
+    }
+    auto asked = AskWho(mark.socket_path);
+    if (asked.ok() && asked->told.server.mount == mount.device) {
+      return ServerLink{std::move(asked->told.server), std::move(asked->client)};
+    }
+    if (!asked.ok() && asked.error().code != ErrorCode::kNotFound) {
+      none = std::move(asked).error();
+    }
+  }
+  return Fail(std::move(none));
+}
 
 std::optional<Server> FindServer(const ArrayFile& file) {
   return FindServerIf(file, true);
@@ -140,17 +264,11 @@ std::optional<Server> FindServerOfCopy(const ArrayFile& file) {
 
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress) {
-  const std::string socket = ControlSocketPath(file.uuid);
-  const auto told = AskWho(socket);
-  EPLOG_TRY(told);
-  if (!Serves(*told, file)) {
-    return Fail(
-        ErrorCode::kNotFound,
-        fmt::format("nobody serves {}: process {} serves {}, which has the same UUID; one "
-                    "is a copy of the other",
-                    file.Argument().string(), told->server.pid, told->server.file.string()));
+  auto link = ConnectServer(file);
+  if (!link.ok()) {
+    return Fail(std::move(link).error());
   }
-  return ControlRequest(socket, request, progress);
+  return link->client.Request(request, progress);
 }
 
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument) {
@@ -169,11 +287,10 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
   ArrayFile served;
   served.file = told->server.file;
   served.uuid = std::move(told->uuid);
-  served.name = std::move(told->name);
-  served.members = std::move(told->members);
+  served.name = told->server.name;
   served.spares = std::move(told->spares);
-  for (MemberPath& member : served.members) {
-    member.path = PathFor(served, member.path);
+  for (const ToldMember& member : told->members) {
+    served.members.push_back({member.name, PathFor(served, member.path)});
   }
   for (std::string& spare : served.spares) {
     spare = PathFor(served, spare);
@@ -192,18 +309,27 @@ Status CheckChangeable(const ArrayFile& file) {
 }
 
 Json DescribeServing(const ArrayFile& file, const std::string& directory,
-                     const std::vector<HeldMember>& held_members) {
+                     const std::vector<HeldMember>& held_members,
+                     const std::vector<HeldMember>& before) {
+  const auto named = [](const std::string& name) {
+    return [&name](const HeldMember& member) { return member.name == name; };
+  };
   Json members = Json::array();
   for (const MemberPath& member : file.members) {
     Json described = {{"name", member.name}, {"path", file.Locate(member).string()}};
-    const auto held =
-        std::find_if(held_members.begin(), held_members.end(),
-                     [&](const HeldMember& other) { return other.name == member.name; });
+    const auto held = std::find_if(held_members.begin(), held_members.end(), named(member.name));
+    const auto lost = std::find_if(before.rbegin(), before.rend(), named(member.name));
     if (held != held_members.end()) {
       described["path"] = held->path;
       described["identity"] = IdentityToJson(held->identity);
+    } else if (lost != before.rend()) {
+      described["identity"] = IdentityToJson(lost->identity);
     }
     members.push_back(std::move(described));
+  }
+  Json earlier = Json::array();
+  for (const HeldMember& member : before) {
+    earlier.push_back({{"identity", IdentityToJson(member.identity)}});
   }
   Json spares = Json::array();
   for (const std::string& spare : file.spares) {
@@ -215,20 +341,26 @@ Json DescribeServing(const ArrayFile& file, const std::string& directory,
           {"uuid", file.uuid},
           {"name", file.name},
           {"members", std::move(members)},
+          {"before", std::move(earlier)},
           {"spares", std::move(spares)}};
 }
 
 void CutMountsOfTheDying(std::string_view verb) {
+  const std::vector<ServerMark> marks = AllMarks();
   for (const MountEntry& mount : ReadMountTable()) {
-    const auto file =
-        Bounded<ArrayFile>(mount.source, [source = mount.source] { return LoadArrayFile(source); });
-    const auto dying = file.ok() ? DyingServer(ControlSocketPath(file->uuid)) : std::nullopt;
-    if (!dying) {
+    const auto serves = [&](ServerLife life) {
+      return std::find_if(marks.begin(), marks.end(), [&mount, life](const ServerMark& mark) {
+        return mark.mount == mount.device && LifeOf(mark) == life;
+      });
+    };
+    const auto dying = serves(ServerLife::kDying);
+    // The number of a mount that is gone is given away again.
+    if (dying == marks.end() || serves(ServerLife::kRuns) != marks.end()) {
       continue;
     }
-    const bool cut = CutConnection(mount.directory);
-    Warn(verb, fmt::format("process {}, which served {}, was killed and does not end; {}", *dying,
-                           mount.directory,
+    const bool cut = CutConnection(mount.device);
+    Warn(verb, fmt::format("process {}, which served {}, was killed and does not end; {}",
+                           dying->pid, mount.directory,
                            cut ? "whoever waits for it gets an error now"
                                : "as root, umount -f " + ShellWord(mount.directory) + " ends it"));
   }

@@ -2,6 +2,8 @@
 // holds. A copy of an array has its UUID too, and is another array.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -11,7 +13,9 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/mount_table.h"
 #include "device/device.h"
+#include "frontend/control.h"
 #include "frontend/json.h"
 
 namespace eplog::cli {
@@ -19,16 +23,32 @@ namespace eplog::cli {
 struct Server {
   int pid = 0;
   std::string directory;       // where it is mounted
+  dev_t mount = 0;             // the number of what is mounted there; 0: it does not say
   std::filesystem::path file;  // the array.toml by which it was opened
+  std::string name;
 };
 
-// Who serves this array: the devices that array.toml lists. Waits for a device that does not answer
-// only where no other tells.
+// A connection to the process that serves an array.
+struct ServerLink {
+  Server server;
+  ControlClient client;
+};
+
+// Who serves this array: most of the devices that array.toml lists, of those that tell anything.
+// Waits for a device that does not answer only where the others do not tell. kNotFound: nobody
+// does. kBusy: it cannot be told whether the array is served, since some of its devices belong to
+// what a process serves, and others do not.
+Result<ServerLink> ConnectServer(const ArrayFile& file);
+// Who serves what is mounted there, whatever array that is. kNotFound: nobody. kBusy: nobody is
+// known to, and a process that may be it does not answer.
+Result<ServerLink> ConnectServerOf(const MountEntry& mount);
+
+// The same as ConnectServer, only to know. nullopt also where it cannot be told.
 std::optional<Server> FindServer(const ArrayFile& file);
 // Who serves another array with its UUID: one is a copy of the other.
 std::optional<Server> FindServerOfCopy(const ArrayFile& file);
 
-// The process that serves this array answers `request` ({"verb": ...}); kNotFound: nobody does.
+// The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer.
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
 
@@ -39,7 +59,7 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
 // Its array.toml can be changed: it is whole, or not there, so that it is written anew.
 Status CheckChangeable(const ArrayFile& file);
 
-// A device that an array holds, by the name that its superblock gives it.
+// A device that an array holds, or held, by the name that its superblock gives it.
 struct HeldMember {
   std::string name;
   std::string path;
@@ -48,12 +68,12 @@ struct HeldMember {
 
 // What a serving process tells of itself: the answer to the verb `serving`.
 Json DescribeServing(const ArrayFile& file, const std::string& directory,
-                     const std::vector<HeldMember>& held);
+                     const std::vector<HeldMember>& held, const std::vector<HeldMember>& before);
 
 // Of the arrays that are mounted: a process that served one, was killed and does not end, since a
 // thread of it waits in the kernel for somebody who waits for an answer from it, is cut off from
 // its mount. It ends then. Before any look at a path that may lie on such a mount, which would wait
-// for ever.
+// for ever; so this looks at none.
 void CutMountsOfTheDying(std::string_view verb);
 
 }  // namespace eplog::cli

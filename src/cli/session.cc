@@ -128,6 +128,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
           LeftOutLine(member, VerdictText(device.verdict), device.why));
     }
   }
+  session->Remember();
   for (const std::string& left_out : session->members_.left_out) {
     Warn(verb, left_out);
   }
@@ -175,6 +176,25 @@ std::vector<HeldMember> Session::Held() const {
     }
   }
   return held;
+}
+
+void Session::Remember() {
+  for (HeldMember& held : Held()) {
+    std::erase_if(ever_held_,
+                  [&](const HeldMember& other) { return other.identity == held.identity; });
+    ever_held_.push_back(std::move(held));
+  }
+}
+
+std::vector<HeldMember> Session::HeldBefore() {
+  Remember();
+  const std::vector<HeldMember> now = Held();
+  std::vector<HeldMember> before = ever_held_;
+  std::erase_if(before, [&](const HeldMember& member) {
+    return std::any_of(now.begin(), now.end(),
+                       [&](const HeldMember& held) { return held.identity == member.identity; });
+  });
+  return before;
 }
 
 // Who changes array.toml, or names a member by its path, goes by what stands there.
@@ -270,6 +290,7 @@ Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looke
 }
 
 void Session::CloseDevice(const Device& device) {
+  Remember();  // it may have joined
   for (Member& member : members_.opened) {
     if (member.device.get() == &device && member.users != 0) {
       --member.users;
@@ -419,6 +440,7 @@ Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json&
   if (!NobodyServes(answer, file)) {
     return answer;
   }
+  CutMountsOfTheDying(verb);
   MemberOptions options;
   options.read_only = true;
   auto session = Session::Open(verb, file, options, open);

@@ -72,6 +72,8 @@ class Session {
   [[nodiscard]] const ArrayFile& file() const { return file_; }
   // Those that the array holds now.
   [[nodiscard]] std::vector<HeldMember> Held() const;
+  // Those that it held when it was opened, or since, and does not any more; the last one last.
+  [[nodiscard]] std::vector<HeldMember> HeldBefore();
   // The superblock of any member, read as the array reads it.
   Task<Result<Superblock>> AnyMember();
   // Faults on the member at this path, or on all of them if it is empty, from now on.
@@ -91,6 +93,7 @@ class Session {
  private:
   Session() = default;
   void WriteDownPlaces(std::string_view verb);
+  void Remember();
   Member* Find(const DeviceIdentity& looked_at);
   Result<Device*> OpenAgain(Member& open, const std::string& path);
   std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
@@ -105,6 +108,7 @@ class Session {
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;
+  std::vector<HeldMember> ever_held_;
   DeviceCloser closer_;
   bool letting_go_ = false;
   ArrayFile file_;  // as of opening; read by the helper

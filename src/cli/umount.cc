@@ -6,19 +6,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/file_descriptor.h"
 #include "cli/mount_table.h"
-#include "cli/session.h"
+#include "cli/server.h"
 #include "cli/verbs.h"
-#include "frontend/control.h"
 #include "frontend/fuse_mount.h"
 
 namespace eplog::cli {
@@ -47,37 +47,34 @@ class OtherProcess {
   FileDescriptor fd_;
 };
 
-struct Target {
-  std::optional<ArrayFile> array;
-  std::string directory;  // empty: no mount is known
-};
-
-Result<Target> FindTarget(const std::string& typed) {
-  const auto resolved = ResolveMountpoint(typed);
-  const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt;
-  if (mount) {
-    auto array = FindArray(kVerb, mount->source);
-    return Target{array.ok() ? std::optional(*array) : std::nullopt, mount->directory};
+// A process that is dying breaks the connection off: soon nobody will be there.
+Result<ServerLink> Connect(const std::function<Result<ServerLink>()>& connect) {
+  auto link = connect();
+  for (int i = 0; i < kTriesWhileDying && !link.ok() && link.error().code == ErrorCode::kIo; ++i) {
+    ::usleep(kTryEveryUs);
+    link = connect();
   }
-  auto array = FindArray(kVerb, typed);
-  if (!array.ok()) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(ArrayFilePath(typed), ignored)) {
-      return Fail(ErrorCode::kNotFound, fmt::format("nothing of ours is mounted at {}", typed));
-    }
-    return Fail(std::move(array).error());
-  }
-  const auto mounted = FindMountOf(array->Argument());
-  return Target{*array, mounted ? mounted->directory : ""};
+  return link;
 }
 
-// Nobody answers for this mount.
-Status TakeAway(const std::string& directory) {
-  const bool dead = MountIsDead(directory);
-  const int error = dead ? DetachPath(directory) : UnmountPath(directory);
-  if (error != 0) {
-    return FailErrno(error, "cannot unmount " + directory);
+Status EndServing(ServerLink link) {
+  const OtherProcess process(link.server.pid);
+  EPLOG_TRY(link.client.Request({{"verb", kVerb}}));
+  if (!process.WaitForEnd(kWaitForEndMs)) {
+    Warn(kVerb, fmt::format("all is durable, but process {} still runs", link.server.pid));
   }
+  Print(fmt::format("unmounted '{}' from {}", link.server.name, link.server.directory));
+  return OkStatus();
+}
+
+// `unknown`: why nobody is known who answers for this mount.
+Status EndMount(const MountEntry& mount, const Error& unknown) {
+  const std::string& directory = mount.directory;
+  const bool dead = CoveredBy(mount).empty() && MountIsDead(directory);
+  if (!dead && unknown.code != ErrorCode::kNotFound) {
+    return Fail(unknown);
+  }
+  EPLOG_TRY(TakeMountAway(mount.device, directory, dead ? TakeAway::kAtOnce : TakeAway::kIfUnused));
   Print(dead ? fmt::format("took away the dead mount at {}: its process had been killed. What was "
                            "flushed is safe; "
                            "the next mount recovers",
@@ -86,46 +83,48 @@ Status TakeAway(const std::string& directory) {
   return OkStatus();
 }
 
-// Without array.toml (moved since) its process cannot be asked, only deprived of the mount:
-// kNotFound. A process that is dying breaks the connection off: soon nobody will be there.
-Result<Json> AskStatus(const Target& target) {
-  if (!target.array) {
-    return Fail(ErrorCode::kNotFound, "unknown array");
+// What is mounted on this directory, whatever array that is: at the path from which it was mounted
+// may be another by now.
+Status UnmountDirectory(const MountEntry& mount) {
+  auto link = Connect([&] { return ConnectServerOf(mount); });
+  return link.ok() ? EndServing(std::move(*link)) : EndMount(mount, link.error());
+}
+
+Status UnmountArray(const ArrayFile& array, const std::string& typed) {
+  auto link = Connect([&] { return ConnectServer(array); });
+  if (link.ok()) {
+    return EndServing(std::move(*link));
   }
-  auto status = AskServer(*target.array, {{"verb", "status"}});
-  for (int i = 0; i < kTriesWhileDying && !status.ok() && status.error().code == ErrorCode::kIo;
-       ++i) {
-    ::usleep(kTryEveryUs);
-    status = AskServer(*target.array, {{"verb", "status"}});
+  if (link.error().code != ErrorCode::kNotFound) {
+    return Fail(std::move(link).error());
   }
-  return status;
+  const auto mount = FindMountOf(array.Argument());
+  if (!mount) {
+    return Fail(ErrorCode::kNotFound, fmt::format("{} is not mounted", typed));
+  }
+  const auto other = Connect([&] { return ConnectServerOf(*mount); });
+  return other.ok() ? Fail(ErrorCode::kNotFound,
+                           fmt::format("{} is not mounted; what is mounted at {} came from there, "
+                                       "and is another array",
+                                       typed, mount->directory))
+                    : EndMount(*mount, other.error());
 }
 
 Status Unmount(const std::string& typed) {
   CutMountsOfTheDying(kVerb);
-  auto target = FindTarget(typed);
-  if (!target.ok()) {
-    return Fail(std::move(target).error());
+  const auto resolved = ResolveMountpoint(typed);
+  if (const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt) {
+    return UnmountDirectory(*mount);
   }
-  const auto status = AskStatus(*target);
-  if (!status.ok() && status.error().code == ErrorCode::kNotFound) {
-    return target->directory.empty()
-               ? Fail(ErrorCode::kNotFound, fmt::format("{} is not mounted", typed))
-               : TakeAway(target->directory);
+  const auto array = FindArray(kVerb, typed);
+  if (array.ok()) {
+    return UnmountArray(*array, typed);
   }
-  if (!status.ok()) {
-    return Fail(status.error());
-  }
-  const Json& array = status->at("array");
-  const OtherProcess server(
-      array.contains("pid") && array["pid"].is_number_integer() ? array["pid"].get<int>() : 0);
-  EPLOG_TRY(AskServer(*target->array, {{"verb", kVerb}}));
-  if (!server.WaitForEnd(kWaitForEndMs)) {
-    Warn(kVerb, fmt::format("all is durable, but process {} still runs", array["pid"].get<int>()));
-  }
-  Print(fmt::format("unmounted '{}'{}", array.value("name", ""),
-                    target->directory.empty() ? "" : " from " + target->directory));
-  return OkStatus();
+  std::error_code ignored;
+  return std::filesystem::exists(ArrayFilePath(typed), ignored)
+             ? Status(Fail(array.error()))
+             : Status(Fail(ErrorCode::kNotFound,
+                           fmt::format("nothing of ours is mounted at {}", typed)));
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class WayDown {
     const auto mount = std::find_if(mounts_.begin(), mounts_.end(), [&](const MountLine& line) {
       return mount_id == 0 ? line.device == device : line.id == mount_id;
     });
-    if (mount != mounts_.end() && mount->ours) {
+    if (mount != mounts_.end() && mount->ours()) {
       return Below("array " + mount->source, device, [&] { return FromArray(mount->source); });
     }
     if (FromBlock(device)) {

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "frontend/peer.h"
+#include "frontend/server_mark.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 
@@ -58,12 +59,15 @@ Result<sockaddr_un> Address(const std::string& path) {
 
 // A killed process's socket may accept connections for a moment, until the kernel has taken its
 // io_uring apart: the listener must also be alive.
-bool SomebodyAnswers(const sockaddr_un& address) {
+bool SomebodyAnswers(const std::string& path, const sockaddr_un& address) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int result = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  bool answers = result == 0 || errno == EAGAIN;  // EAGAIN: its queue is full
+  bool answers = false;
   if (result == 0) {
     answers = PeerIsAlive(fd);
+  } else if (errno == EAGAIN) {  // its queue is full
+    const auto mark = ReadServerMark(path);
+    answers = !mark || LifeOf(*mark) != ServerLife::kDying;
   }
   ::close(fd);
   return answers;
@@ -308,6 +312,7 @@ void ControlServer::Impl::SendProgress(Connection& connection, uint64_t done, ui
 
 void ControlServer::Impl::StopAccepting() {
   if (std::exchange(accepting_, false)) {
+    RemoveServerMark(path_);
     ::unlink(path_.c_str());
     ::shutdown(listen_fd_, SHUT_RDWR);
   }
@@ -334,21 +339,24 @@ Task<void> ControlServer::Impl::Stop(uint64_t grace_us) {
 }
 
 Result<std::unique_ptr<ControlServer>> ControlServer::Listen(IoUringLoop& loop, std::string path,
-                                                             ControlHandler handler) {
+                                                             ControlHandler handler, dev_t mount) {
   const Result<sockaddr_un> address = Address(path);
   if (!address.ok()) {
     return Fail(address.error());
   }
   EPLOG_TRY(PrepareControlDirectory(path));
-  if (SomebodyAnswers(*address)) {
+  if (SomebodyAnswers(path, *address)) {
     return Fail(ErrorCode::kBusy, "another process serves this array at " + path);
   }
   ::unlink(path.c_str());
+  EPLOG_TRY(WriteServerMark(path, mount));
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  // The mode of the socket file is the mode of the socket when it is bound: never open to others.
+  // A killed process that does not end accepts nobody, and keeps those who tried: room for many, so
+  // that whoever connects is told which process it is. The mode of the socket file is the mode of
+  // the socket when it is bound: never open to others.
   if (fd < 0 || ::fchmod(fd, 0600) != 0 ||
       ::bind(fd, reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(fd, 16) != 0) {
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(fd, SOMAXCONN) != 0) {
     const int error = errno;
     ::close(fd);
     return FailErrno(error, "cannot listen on the control socket " + path);

@@ -8,8 +8,11 @@
 //   {"ok":false,"error":"one line","code":"busy"}
 // and may send its next request. At most 64 are connected: one more, and the one that has waited
 // for nothing for longest is hung up on; if all have a verb in progress, the new one is told so.
-// This file knows lines and sockets, not verbs.
+// This file knows lines and sockets, not verbs. Beside the socket stands who listens
+// (server_mark.h).
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
@@ -38,10 +41,11 @@ class ControlServer {
  public:
   // Bind and listen. A socket file that nobody answers is replaced: call this only while holding
   // the array's lock. kBusy: somebody answers. Connections are accepted from the next turn of the
-  // loop on.
+  // loop on. `mount`: the file system that this process serves (FuseServer::device); 0: none.
   [[nodiscard]] static Result<std::unique_ptr<ControlServer>> Listen(IoUringLoop& loop,
                                                                      std::string path,
-                                                                     ControlHandler handler);
+                                                                     ControlHandler handler,
+                                                                     dev_t mount = 0);
   // After Stop.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -67,19 +71,40 @@ struct ControlPatience {
   std::chrono::milliseconds silence{60'000};
 };
 
-// Send one request and wait for its answer; blocks the calling thread. `progress` may be empty. An
-// answer with "ok":false is an Error with the server's code and line. kNotFound: nobody serves
-// there. kBusy: somebody does, and is stopped or answers to nothing. kUnsupported: what is there is
-// not believed: the directory must be ours or root's, and closed to others for writing, and so must
-// be the process that listens.
+// A connection to whoever serves there: several requests to the same process. Blocks the calling
+// thread.
+class ControlClient {
+ public:
+  // kNotFound: nobody serves there. kBusy: somebody does, and is stopped or answers to nothing.
+  // kUnsupported: what is there is not believed: the directory must be ours or root's, and closed
+  // to others for writing, and so must be the process that listens.
+  [[nodiscard]] static Result<ControlClient> Connect(const std::string& socket_path,
+                                                     ControlPatience patience = {});
+  ControlClient(ControlClient&& other) noexcept;
+  ControlClient& operator=(ControlClient&& other) noexcept;
+  ~ControlClient();
+
+  // Send one request and wait for its answer. `progress` may be empty. An answer with "ok":false is
+  // an Error with the server's code and line.
+  [[nodiscard]] Result<Json> Request(const Json& request,
+                                     const std::function<void(uint64_t, uint64_t)>& progress = {});
+  // Of the process at the other end; 0: it cannot be told.
+  [[nodiscard]] int pid() const;
+
+ private:
+  class Connection;
+  explicit ControlClient(std::unique_ptr<Connection> connection);
+  std::unique_ptr<Connection> connection_;
+};
+
+// Connect, one request, and hang up.
 [[nodiscard]] Result<Json> ControlRequest(
     const std::string& socket_path, const Json& request,
     const std::function<void(uint64_t, uint64_t)>& progress = {}, ControlPatience patience = {});
 
-// The process that serves there, if it was killed and does not end: a thread of it waits in the
-// kernel for something that waits for it. Its descriptors stay open meanwhile, this socket among
-// them. Does not wait.
-[[nodiscard]] std::optional<int> DyingServer(const std::string& socket_path);
+// The directory of the socket is ours or root's, and closed to others for writing: what is in it is
+// believed. kNotFound: there is none.
+[[nodiscard]] Status CheckControlDirectory(const std::string& socket_path);
 
 // Where the socket of an array is: /run/eplog/UUID.sock for root, else
 // $XDG_RUNTIME_DIR/eplog/UUID.sock or /tmp/eplog-UID/UUID.sock. Only names it.

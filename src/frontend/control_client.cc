@@ -10,12 +10,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "frontend/control.h"
 #include "frontend/peer.h"
+#include "frontend/server_mark.h"
 
 namespace eplog {
 namespace {
@@ -36,30 +38,9 @@ bool Trusted(uid_t uid) {
   return uid == 0 || uid == ::geteuid();
 }
 
-// Where others can make files, anybody could answer in the array's name.
-Status CheckDirectory(const std::string& socket_path) {
-  const std::string directory = ControlDirectory(socket_path);
-  struct stat info {};
-  if (::lstat(directory.c_str(), &info) != 0) {
-    return errno == ENOENT ? Status(Fail(ErrorCode::kNotFound, "nobody serves this array"))
-                           : Status(FailErrno(errno, "control directory " + directory));
-  }
-  if (!S_ISDIR(info.st_mode) || !Trusted(info.st_uid)) {
-    return Untrusted("control directory " + directory + " belongs to user " +
-                     std::to_string(info.st_uid) +
-                     ", so that nothing in it is believed; remove it, or set XDG_RUNTIME_DIR to a "
-                     "directory of your own");
-  }
-  if ((info.st_mode & 0022) != 0) {
-    return Untrusted("control directory " + directory +
-                     " can be written by others, so that nothing in it is believed; look what is "
-                     "there, then chmod 700 " +
-                     directory);
-  }
-  return OkStatus();
-}
+}  // namespace
 
-class Connection {
+class ControlClient::Connection {
  public:
   Connection(std::string path, ControlPatience patience)
       : path_(std::move(path)),
@@ -98,13 +79,13 @@ class Connection {
   std::string received_;
 };
 
-Error Connection::Silent(const std::string& why) const {
+Error ControlClient::Connection::Silent(const std::string& why) const {
   const std::string who =
       peer_.pid > 0 ? "process " + std::to_string(peer_.pid) : std::string("a process");
   return {.code = ErrorCode::kBusy, .message = who + " serves this array and " + why};
 }
 
-Status Connection::Connect() {
+Status ControlClient::Connection::Connect() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (fd_ < 0 || path_.size() >= sizeof(address.sun_path)) {
@@ -119,7 +100,15 @@ Status Connection::Connect() {
     if (errno != EAGAIN && errno != EINTR) {
       return FailErrno(errno, "control socket " + path_);
     }
-    if (Clock::now() >= until) {  // its queue is full, and stays so
+    // Its queue is full: it looks at nobody, or will never again.
+    if (const auto mark = ReadServerMark(path_)) {
+      peer_.pid = mark->pid;
+      if (LifeOf(*mark) == ServerLife::kDying) {
+        return Fail(ErrorCode::kNotFound, "nobody serves this array");
+      }
+      EPLOG_TRY(CheckRuns());
+    }
+    if (Clock::now() >= until) {
       return Fail(Silent("lets nobody in: is it stopped?"));
     }
     std::this_thread::sleep_for(kLook);
@@ -139,14 +128,15 @@ Status Connection::Connect() {
   return OkStatus();
 }
 
-Connection::Seen Connection::Wait(short events, std::chrono::milliseconds longest) const {
+ControlClient::Connection::Seen ControlClient::Connection::Wait(
+    short events, std::chrono::milliseconds longest) const {
   pollfd poll = {fd_, events, 0};
   return ::poll(&poll, 1, static_cast<int>(longest.count())) > 0 ? Seen::kReady : Seen::kNothing;
 }
 
 // A verb may take as long as it takes; a process that is stopped, or whose loop turns no more,
 // carries out none.
-Status Connection::CheckRuns() {
+Status ControlClient::Connection::CheckRuns() {
   const char state = ProcessState(peer_.pid);
   if (state != 'T' && state != 't') {
     stopped_since_ = Clock::time_point::max();
@@ -159,7 +149,7 @@ Status Connection::CheckRuns() {
   return Fail(Silent("is stopped; kill -CONT " + std::to_string(peer_.pid) + " lets it go on"));
 }
 
-Status Connection::WaitReady(short events, bool soon) {
+Status ControlClient::Connection::WaitReady(short events, bool soon) {
   auto silent_since = Clock::now();
   while (Wait(events, kLookAtPeer) == Seen::kNothing) {
     EPLOG_TRY(CheckRuns());
@@ -189,7 +179,7 @@ Status Connection::WaitReady(short events, bool soon) {
   return OkStatus();
 }
 
-Status Connection::Send(const std::string& text) {
+Status ControlClient::Connection::Send(const std::string& text) {
   size_t sent = 0;
   while (sent < text.size()) {
     const ssize_t n = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -203,15 +193,15 @@ Status Connection::Send(const std::string& text) {
   return OkStatus();
 }
 
-Result<std::string> Connection::Line() {
+Result<std::string> ControlClient::Connection::Line() {
   return ReadLine(/*soon=*/false);
 }
 
-Result<std::string> Connection::LineSoon() {
+Result<std::string> ControlClient::Connection::LineSoon() {
   return ReadLine(/*soon=*/true);
 }
 
-Result<std::string> Connection::ReadLine(bool soon) {
+Result<std::string> ControlClient::Connection::ReadLine(bool soon) {
   std::array<char, 16384> chunk{};
   size_t searched = 0;
   while (true) {
@@ -237,6 +227,8 @@ Result<std::string> Connection::ReadLine(bool soon) {
   }
 }
 
+namespace {
+
 ErrorCode CodeNamed(const std::string& name) {
   for (int code = 0; code <= static_cast<int>(ErrorCode::kShutdown); ++code) {
     if (name == ErrorCodeName(static_cast<ErrorCode>(code))) {
@@ -259,25 +251,52 @@ bool IsProgress(const Json& line) {
 
 }  // namespace
 
-std::optional<int> DyingServer(const std::string& socket_path) {
-  if (!CheckDirectory(socket_path).ok()) {
-    return std::nullopt;
+// Where others can make files, anybody could answer in the array's name.
+Status CheckControlDirectory(const std::string& socket_path) {
+  const std::string directory = ControlDirectory(socket_path);
+  struct stat info {};
+  if (::lstat(directory.c_str(), &info) != 0) {
+    return errno == ENOENT ? Status(Fail(ErrorCode::kNotFound, "nobody serves this array"))
+                           : Status(FailErrno(errno, "control directory " + directory));
   }
-  Connection connection(socket_path, {.silence = std::chrono::milliseconds(0)});
-  static_cast<void>(connection.Connect());
-  const char state = ProcessState(connection.peer());
-  return state == 'Z' || state == 'X' ? std::optional(connection.peer()) : std::nullopt;
+  if (!S_ISDIR(info.st_mode) || !Trusted(info.st_uid)) {
+    return Untrusted("control directory " + directory + " belongs to user " +
+                     std::to_string(info.st_uid) +
+                     ", so that nothing in it is believed; remove it, or set XDG_RUNTIME_DIR to a "
+                     "directory of your own");
+  }
+  if ((info.st_mode & 0022) != 0) {
+    return Untrusted("control directory " + directory +
+                     " can be written by others, so that nothing in it is believed; look what is "
+                     "there, then chmod 700 " +
+                     directory);
+  }
+  return OkStatus();
 }
 
-Result<Json> ControlRequest(const std::string& socket_path, const Json& request,
-                            const std::function<void(uint64_t, uint64_t)>& progress,
-                            ControlPatience patience) {
-  EPLOG_TRY(CheckDirectory(socket_path));
-  Connection connection(socket_path, patience);
-  EPLOG_TRY(connection.Connect());
-  EPLOG_TRY(connection.Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+Result<ControlClient> ControlClient::Connect(const std::string& socket_path,
+                                             ControlPatience patience) {
+  EPLOG_TRY(CheckControlDirectory(socket_path));
+  auto connection = std::make_unique<Connection>(socket_path, patience);
+  EPLOG_TRY(connection->Connect());
+  return ControlClient(std::move(connection));
+}
+
+ControlClient::ControlClient(std::unique_ptr<Connection> connection)
+    : connection_(std::move(connection)) {}
+ControlClient::ControlClient(ControlClient&& other) noexcept = default;
+ControlClient& ControlClient::operator=(ControlClient&& other) noexcept = default;
+ControlClient::~ControlClient() = default;
+
+int ControlClient::pid() const {
+  return connection_->peer();
+}
+
+Result<Json> ControlClient::Request(const Json& request,
+                                    const std::function<void(uint64_t, uint64_t)>& progress) {
+  EPLOG_TRY(connection_->Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
   while (true) {
-    const Result<std::string> line = connection.Line();
+    const Result<std::string> line = connection_->Line();
     if (!line.ok()) {
       return Fail(line.error());
     }
@@ -300,6 +319,16 @@ Result<Json> ControlRequest(const std::string& socket_path, const Json& request,
     return Fail(CodeNamed(TextOf(answer, "code")),
                 error.empty() ? "the serving process refused and did not say why" : error);
   }
+}
+
+Result<Json> ControlRequest(const std::string& socket_path, const Json& request,
+                            const std::function<void(uint64_t, uint64_t)>& progress,
+                            ControlPatience patience) {
+  auto client = ControlClient::Connect(socket_path, patience);
+  if (!client.ok()) {
+    return Fail(std::move(client).error());
+  }
+  return client->Request(request, progress);
 }
 
 }  // namespace eplog

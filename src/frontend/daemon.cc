@@ -154,10 +154,12 @@ Status Daemon::Begin() {
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();
-  Result<std::unique_ptr<ControlServer>> control =
-      ControlServer::Listen(loop_, std::move(path), [verbs](Json request, ProgressSink progress) {
+  Result<std::unique_ptr<ControlServer>> control = ControlServer::Listen(
+      loop_, std::move(path),
+      [verbs](Json request, ProgressSink progress) {
         return verbs->Run(std::move(request), std::move(progress));
-      });
+      },
+      fuse_->device());
   if (!control.ok()) {
     return Fail(control.error());
   }

@@ -100,7 +100,11 @@ Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progr
 }
 
 Task<Result<Json>> DaemonVerbs::GetServing(Json /*request*/, ProgressSink /*progress*/) {
-  co_return devices_.describe ? devices_.describe() : Json();
+  Json told = devices_.describe ? devices_.describe() : Json();
+  if (told.is_object()) {
+    told["mount_device"] = uint64_t{fuse_.device()};
+  }
+  co_return told;
 }
 
 Task<Result<Json>> DaemonVerbs::FindLost(Json /*request*/, ProgressSink /*progress*/) {

@@ -3,7 +3,7 @@
 //
 //   status                            the document of status_json.h
 //   serving                           which array this is, from whoever opened it; null if he does
-//                                     not say
+//                                     not say; with the number of the mounted file system
 //   lost                              what is beyond repair, as report_json.h has it
 //   commit                            null; with progress; durable
 //   checkpoint                        null; counts

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,57 +13,73 @@
 #include <climits>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace eplog {
 namespace {
 
-// The kernel writes blanks and the like in paths as three octal digits.
-std::string Unescape(const std::string& text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-                                 (text[i + 3] - '0'));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
-struct MountedHere {
-  std::string device;  // major:minor
-  std::string type;
-};
-
-// The topmost mount on exactly this path; empty if there is none.
-MountedHere MountAt(const std::string& path) {
-  std::ifstream mounts("/proc/self/mountinfo");
-  std::string line;
-  MountedHere found;
-  while (std::getline(mounts, line)) {
-    std::istringstream words(line);
-    std::vector<std::string> fields;
-    for (std::string word; words >> word;) {
-      fields.push_back(word);
-    }
-    size_t dash = 6;
-    while (dash < fields.size() && fields[dash] != "-") {
-      ++dash;
-    }
-    if (dash + 1 < fields.size() && Unescape(fields[4]) == path) {
-      found = {fields[2], fields[dash + 1]};
+// The topmost mount on exactly this path.
+std::optional<MountLine> MountAt(const std::string& path) {
+  std::optional<MountLine> found;
+  for (MountLine& mount : ReadMounts()) {
+    if (mount.directory == path) {
+      found = std::move(mount);
     }
   }
   return found;
 }
 
-std::string MountTypeAt(const std::string& path) {
-  return MountAt(path).type;
+bool OursIsAt(const std::string& path) {
+  const auto mount = MountAt(path);
+  return mount && mount->ours();
 }
+
+// Where this file system of ours is mounted: at `directory` rather than elsewhere.
+std::optional<MountLine> FindOurs(dev_t device, const std::string& directory) {
+  std::optional<MountLine> found;
+  for (MountLine& mount : ReadMounts()) {
+    const bool better = !found || found->directory != directory || mount.directory == directory;
+    if (mount.ours() && mount.device == device && better) {
+      found = std::move(mount);
+    }
+  }
+  return found;
+}
+
+// What is at a path, whatever that is: opening it so asks nobody. While this lives its mount is in
+// use.
+class PathHandle {
+ public:
+  explicit PathHandle(const std::string& path)
+      : fd_(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)) {}
+  ~PathHandle() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  PathHandle(const PathHandle&) = delete;
+  PathHandle& operator=(const PathHandle&) = delete;
+
+  [[nodiscard]] bool ok() const { return fd_ >= 0; }
+  // As a path that leads there, whatever is mounted over it meanwhile.
+  [[nodiscard]] std::string Link() const { return "/proc/self/fd/" + std::to_string(fd_); }
+  // In /proc/self/mountinfo; 0: it cannot be told.
+  [[nodiscard]] uint64_t MountId() const {
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd_));
+    for (std::string key; info >> key;) {
+      uint64_t value = 0;
+      if (key == "mnt_id:" && info >> value) {
+        return value;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  int fd_;
+};
 
 // Run fusermount3 quietly. It says nothing but 0 or 1; the reason is found by looking.
 int Fusermount(const std::string& path, bool lazy) {
@@ -89,7 +106,22 @@ int Fusermount(const std::string& path, bool lazy) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
     return 0;
   }
-  return MountTypeAt(path) == kMountType ? EBUSY : EINVAL;
+  return OursIsAt(path) ? EBUSY : EINVAL;
+}
+
+// 0 or an errno: EBUSY if in use.
+int UnmountPath(const std::string& path) {
+  if (::geteuid() != 0) {
+    return Fusermount(path, /*lazy=*/false);
+  }
+  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+}
+
+int DetachPath(const std::string& path) {
+  if (::geteuid() != 0) {
+    return Fusermount(path, /*lazy=*/true);
+  }
+  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_DETACH) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -123,7 +155,7 @@ Status PrepareMountpoint(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
-    if (error != ENOTCONN || MountTypeAt(path) != kMountType) {
+    if (error != ENOTCONN || !OursIsAt(path)) {
       return FailErrno(error, "mount point " + path);
     }
     if (const int detach = DetachPath(path); detach != 0) {
@@ -136,46 +168,90 @@ Status PrepareMountpoint(const std::string& path) {
   if (!S_ISDIR(info.st_mode)) {
     return Fail(ErrorCode::kInvalidArgument, "mount point " + path + " is not a directory");
   }
-  if (MountTypeAt(path) == kMountType) {
+  if (OursIsAt(path)) {
     return Fail(ErrorCode::kBusy, "an array is already mounted on " + path);
   }
   return OkStatus();
 }
 
-int UnmountPath(const std::string& path) {
-  if (::geteuid() != 0) {
-    return Fusermount(path, /*lazy=*/false);
+dev_t MountedDevice(const std::string& path) {
+  dev_t device = 0;
+  for (const MountLine& mount : ReadMounts()) {
+    if (mount.ours() && mount.directory == path) {
+      device = mount.device;
+    }
   }
-  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 ? 0 : errno;
+  return device;
 }
 
-void SyncMount(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+std::string CoveredBy(const MountLine& mount) {
+  const PathHandle there(mount.directory);
+  const uint64_t id = there.MountId();
+  if (id == mount.id) {
+    return "";
+  }
+  for (const MountLine& other : ReadMounts()) {
+    if (other.id == id && other.directory.size() > 1) {
+      return other.type + " '" + other.source + "' at " + other.directory;
+    }
+  }
+  return "something else";
+}
+
+Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how) {
+  const auto mount = FindOurs(device, directory);
+  if (!mount) {
+    return OkStatus();
+  }
+  const std::string& path = mount->directory;
+  if (const std::string cover = CoveredBy(*mount); !cover.empty()) {
+    return Fail(ErrorCode::kBusy,
+                "the mount on " + path + " is covered by " + cover + ": unmount that first");
+  }
+  const int error = how == TakeAway::kAtOnce ? DetachPath(path) : UnmountPath(path);
+  if (error == EBUSY) {
+    return Fail(ErrorCode::kBusy, path + " is in use: close what is open there first (fuser -vm " +
+                                      path + " tells who)");
+  }
+  // EINVAL: somebody else was quicker.
+  return error == 0 || error == EINVAL ? OkStatus()
+                                       : Status(FailErrno(error, "cannot unmount " + path));
+}
+
+bool SyncMount(dev_t device, const std::string& directory) {
+  const auto mount = FindOurs(device, directory);
+  if (!mount) {
+    return true;
+  }
+  if (!CoveredBy(*mount).empty()) {
+    return false;
+  }
+  const int fd = ::open(mount->directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) {
     ::syncfs(fd);
     ::close(fd);
   }
+  return true;
 }
 
-int DetachPath(const std::string& path) {
-  if (::geteuid() != 0) {
-    return Fusermount(path, /*lazy=*/true);
-  }
-  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_DETACH) == 0 ? 0 : errno;
-}
-
-bool CutConnection(const std::string& path) {
-  const MountedHere mount = MountAt(path);
-  if (mount.type != kMountType) {
-    return false;
-  }
-  const std::string number = mount.device.substr(mount.device.find(':') + 1);
-  std::ofstream abort("/sys/fs/fuse/connections/" + number + "/abort");
+bool CutConnection(dev_t device) {
+  std::ofstream abort("/sys/fs/fuse/connections/" + std::to_string(minor(device)) + "/abort");
   if (abort << 1 << std::flush) {
     return true;
   }
-  // It is cut first of all, also where the mount cannot be taken away since it is in use.
-  return ::umount2(path.c_str(), UMOUNT_NOFOLLOW | MNT_FORCE) == 0 || errno == EBUSY;
+  for (const MountLine& mount : ReadMounts()) {
+    if (!mount.ours() || mount.device != device) {
+      continue;
+    }
+    // Through the handle, so that it is this very mount, and in use: it is cut first of all, and
+    // then stays where it is.
+    const PathHandle there(mount.directory);
+    if (there.MountId() == mount.id &&
+        (::umount2(there.Link().c_str(), MNT_FORCE) == 0 || errno == EBUSY)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace eplog

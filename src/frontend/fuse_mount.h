@@ -2,14 +2,14 @@
 // away. Blocking calls; see each for where it may be called.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "base/result.h"
+#include "frontend/mount_lines.h"
 
 namespace eplog {
-
-// The file system type that the kernel shows for our mounts.
-inline constexpr char kMountType[] = "fuse.eplog";
 
 // Absolute, without symbolic links; also where a dead mount covers it.
 [[nodiscard]] Result<std::string> ResolveMountpoint(const std::string& path);
@@ -18,18 +18,31 @@ inline constexpr char kMountType[] = "fuse.eplog";
 // one, whose process is gone, is taken away.
 [[nodiscard]] Status PrepareMountpoint(const std::string& path);
 
-// umount(8), with fusermount3 if we are not root. 0 or an errno: EBUSY if in use. Never on the
-// thread that serves it.
-[[nodiscard]] int UnmountPath(const std::string& path);
-// Have the kernel write back what it holds dirty for this mount. Never on the thread that serves
-// it.
-void SyncMount(const std::string& path);
-// Take the mount out of the tree at once; processes that have files open keep them. Does not wait
-// for the server.
-[[nodiscard]] int DetachPath(const std::string& path);
-// End the connection of the mount on exactly this path, whose process does not serve it any more:
-// everybody who waits for it gets an error. Asks nobody and waits for nobody. False: it could not
-// be done, without root where the kernel shows no connections (/sys/fs/fuse/connections).
-bool CutConnection(const std::string& path);
+// The number of the file system of ours that was mounted last on exactly this path; 0: there is
+// none.
+[[nodiscard]] dev_t MountedDevice(const std::string& path);
+
+// What is reached by the path of this mount instead of it, in words: something was mounted over it,
+// or over a directory above. Empty: the mount itself. Asks nobody who serves a file system.
+[[nodiscard]] std::string CoveredBy(const MountLine& mount);
+
+enum class TakeAway : uint8_t {
+  kIfUnused,  // like umount(8), with fusermount3 if we are not root; waits for the server
+  kAtOnce,    // processes that have files open keep them; does not wait for the server
+};
+// Take the mount of this file system out of the tree: that on `directory`, or where it was moved
+// to. Of nothing but this file system. Nothing to be done where it is not mounted. kBusy: it is in
+// use, or covered. Never on the thread that serves it.
+[[nodiscard]] Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how);
+
+// Have the kernel write back what it holds dirty for this mount. False: it is covered, and was not
+// reached. Never on the thread that serves it.
+[[nodiscard]] bool SyncMount(dev_t device, const std::string& directory);
+
+// End the connection of this file system of ours, whose process does not serve it any more:
+// everybody who waits for it gets an error. The mount stays, and is dead. Asks nobody and waits for
+// nobody. False: it could not be done, without root where the kernel shows no connections
+// (/sys/fs/fuse/connections).
+bool CutConnection(dev_t device);
 
 }  // namespace eplog

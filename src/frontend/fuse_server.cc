@@ -40,5 +40,8 @@ bool FuseServer::IsOpen(VolumeId volume) const {
 const std::string& FuseServer::mountpoint() const {
   return session_->mountpoint();
 }
+dev_t FuseServer::device() const {
+  return session_->device();
+}
 
 }  // namespace eplog

@@ -29,6 +29,8 @@
 // similar calls that the kernel may answer only after this process served further requests.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -86,6 +88,8 @@ class FuseServer {
   [[nodiscard]] bool IsOpen(VolumeId volume) const;
 
   [[nodiscard]] const std::string& mountpoint() const;  // absolute
+  // The number that the file system has, whatever it is mounted on by now.
+  [[nodiscard]] dev_t device() const;
 
  private:
   explicit FuseServer(std::unique_ptr<FuseSession> session);

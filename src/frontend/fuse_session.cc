@@ -107,9 +107,10 @@ FuseSession::FuseSession(IoUringLoop& loop, Array& array, FuseOptions options)
 
 FuseSession::~FuseSession() {
   if (session_ != nullptr) {
-    if (mount_gone_) {
-      CloseChannel();
+    if (!mount_gone_) {
+      static_cast<void>(TakeMountAway(device_, options_.mountpoint, TakeAway::kAtOnce));
     }
+    CloseChannel();
     fuse_session_unmount(session_);
     fuse_session_destroy(session_);
   }
@@ -146,6 +147,7 @@ Status FuseSession::Mount() {
                                     (complaint.empty() ? "" : ": " + complaint));
   }
   channel_open_ = true;
+  device_ = MountedDevice(options_.mountpoint);
   const int fd = fuse_session_fd(session_);
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -249,21 +251,15 @@ void FuseSession::CloseChannel() {
 
 Task<Status> FuseSession::Unmount() {
   const std::string path = options_.mountpoint;
-  int error = 0;
-  Task<Status> unmount = helper_.Run([path, &error] {
-    SyncMount(path);
-    error = UnmountPath(path);
+  const dev_t device = device_;
+  Status unmounted;
+  Task<Status> unmount = helper_.Run([path, device, &unmounted] {
+    static_cast<void>(SyncMount(device, path));
+    unmounted = TakeMountAway(device, path, TakeAway::kIfUnused);
   });
   Status ran = co_await unmount;
   EPLOG_CO_TRY(ran);
-  if (error == EBUSY) {
-    co_return Fail(ErrorCode::kBusy, options_.mountpoint +
-                                         " is in use: close what is open there first (fuser -vm " +
-                                         options_.mountpoint + " tells who)");
-  }
-  if (error != 0 && error != EINVAL) {  // EINVAL: somebody else was quicker
-    co_return FailErrno(error, "cannot unmount " + options_.mountpoint);
-  }
+  EPLOG_CO_TRY(unmounted);
   // Usually the connection ends with the mount. Where another mount namespace still has a copy of
   // it, it would not.
   StopServing();
@@ -273,14 +269,34 @@ Task<Status> FuseSession::Unmount() {
 Task<void> FuseSession::UnmountForced() {
   // Dirty pages first, while there is somebody to take them; then in peace if possible.
   const std::string path = options_.mountpoint;
-  Task<Status> unmount = helper_.Run([path] {
-    SyncMount(path);
-    if (UnmountPath(path) != 0) {
-      static_cast<void>(DetachPath(path));
+  const dev_t device = device_;
+  bool synced = true;
+  Task<Status> sync = helper_.Run([path, device, &synced] { synced = SyncMount(device, path); });
+  static_cast<void>(co_await sync);
+  if (!synced) {
+    Task<void> write_back = WriteBackAll();
+    co_await write_back;
+  }
+  // What is covered by another mount stays there, and is dead.
+  Task<Status> unmount = helper_.Run([path, device] {
+    if (!TakeMountAway(device, path, TakeAway::kIfUnused).ok()) {
+      static_cast<void>(TakeMountAway(device, path, TakeAway::kAtOnce));
     }
   });
   static_cast<void>(co_await unmount);
   StopServing();
+}
+
+// To forget its pages the kernel writes back those that are dirty.
+Task<void> FuseSession::WriteBackAll() {
+  std::vector<FuseNodePtr> nodes;
+  for (const auto& [id, node] : nodes_) {
+    nodes.push_back(node);
+  }
+  for (const FuseNodePtr& node : nodes) {
+    Task<void> invalidate = Invalidate(node->inode(), 0, 0);
+    co_await invalidate;
+  }
 }
 
 void FuseSession::StopServing() {

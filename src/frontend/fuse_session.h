@@ -119,6 +119,7 @@ class FuseSession {
   Task<Status> DeleteVolume(std::string name);
   [[nodiscard]] bool IsOpen(VolumeId volume) const;
   [[nodiscard]] const std::string& mountpoint() const { return options_.mountpoint; }
+  [[nodiscard]] dev_t device() const { return device_; }
 
  private:
   friend class FuseRequest;
@@ -131,6 +132,7 @@ class FuseSession {
   void CloseChannel();
   void Init(fuse_conn_info* connection) const;
   Task<void> DeleteUnlinked();
+  Task<void> WriteBackAll();
   Task<void> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
 
   // ---- fuse_names.cc
@@ -191,6 +193,7 @@ class FuseSession {
   bool stop_ = false;
   bool mount_gone_ = false;  // not ours to unmount any more
   bool channel_open_ = false;
+  dev_t device_ = 0;  // the number of the file system, which tells our mount from all others
   timespec mounted_at_{};
 
   RequestBuffers buffers_;

@@ -4,20 +4,42 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 
 namespace eplog {
 
-char ProcessState(int pid) {
+namespace {
+
+// What /proc/PID/stat tells behind the name: the state first.
+std::string StatOf(int pid) {
   if (pid <= 0) {
-    return 0;
+    return "";
   }
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : '\0';
+  return name_end != std::string::npos && name_end + 2 < text.size() ? text.substr(name_end + 2)
+                                                                     : "";
+}
+
+}  // namespace
+
+char ProcessState(int pid) {
+  const std::string stat = StatOf(pid);
+  return stat.empty() ? '\0' : stat.front();
+}
+
+uint64_t ProcessStarted(int pid) {
+  constexpr int kField = 22 - 3;  // as proc(5) counts them, of which the state is the third
+  std::istringstream fields(StatOf(pid));
+  std::string field;
+  for (int i = 0; i <= kField && fields >> field; ++i) {
+  }
+  return fields ? std::strtoull(field.c_str(), nullptr, 10) : 0;
 }
 
 bool PeerIsAlive(int fd) {

@@ -23,5 +23,17 @@ TEST(MountTable, FindsOursAndUnescapes) {
   EXPECT_EQ(entries[0].device, makedev(0, 44));
 }
 
+// The kernel hides blanks, tabs and ends of lines in a path, and no other white space.
+TEST(MountTable, OtherWhiteSpaceBelongsToThePath) {
+  const auto entries = ParseMountTable(
+      "90 27 0:44 / /mnt/a\rb\vc\fd rw shared:3 - fuse.eplog /home/\fu rw\n"
+      "91 27 0:45 / /mnt/- rw - fuse.eplog  rw\n");
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].directory, "/mnt/a\rb\vc\fd");
+  EXPECT_EQ(entries[0].source, "/home/\fu");
+  EXPECT_EQ(entries[1].directory, "/mnt/-");
+  EXPECT_EQ(entries[1].source, "");
+}
+
 }  // namespace
 }  // namespace eplog::cli

@@ -1,5 +1,5 @@
-// A process that served an array and was killed while a thread of it waits in the kernel, for a
-// lock that somebody holds who waits for its answer.
+// Who serves an array. And a process that served one and was killed while a thread of it waits in
+// the kernel, for a lock that somebody holds who waits for its answer.
 #include "cli/server.h"
 
 #define FUSE_USE_VERSION 314
@@ -23,10 +23,14 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cli/mount_table.h"
 #include "frontend/control.h"
+#include "frontend/fuse_mount.h"
 #include "frontend/peer.h"
+#include "frontend/server_mark.h"
 #include "tests/cli/temp_dir.h"
 
 namespace eplog::cli {
@@ -60,13 +64,17 @@ void Create(fuse_req_t /*request*/, fuse_ino_t /*parent*/, const char* /*name*/,
   }
 }
 
-[[noreturn]] void ServeForEver(const std::string& array, const std::string& directory) {
+constexpr int kQueue = 4;
+
+[[noreturn]] void ServeForEver(const std::string& uuid, const std::string& array,
+                               const std::string& directory) {
+  const std::string path = ControlSocketPath(uuid);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, ControlSocketPath(kUuid).c_str(), sizeof(address.sun_path) - 1);
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::listen(socket, 16) != 0) {
+      ::listen(socket, kQueue) != 0) {
     ::_exit(2);
   }
   const std::string options = fmt::format("fsname={},subtype=eplog", array);
@@ -77,7 +85,8 @@ void Create(fuse_req_t /*request*/, fuse_ino_t /*parent*/, const char* /*name*/,
   calls.lookup = LookUp;
   calls.create = Create;
   g_session = fuse_session_new(&arguments, &calls, sizeof(calls), nullptr);
-  if (g_session == nullptr || fuse_session_mount(g_session, directory.c_str()) != 0) {
+  if (g_session == nullptr || fuse_session_mount(g_session, directory.c_str()) != 0 ||
+      !WriteServerMark(path, MountedDevice(directory)).ok()) {
     ::_exit(3);
   }
   fuse_session_loop(g_session);
@@ -117,46 +126,275 @@ bool AThreadHangs(pid_t process) {
   return false;
 }
 
-TEST(DyingServer, IsCutOffFromItsMountAndEnds) {
-  if (::geteuid() != 0 || ::access("/dev/fuse", W_OK) != 0) {
-    GTEST_SKIP() << "needs root and /dev/fuse";
+// An array's directory with its array.toml, and one to mount on.
+struct Place {
+  explicit Place(std::string with_uuid) : uuid(std::move(with_uuid)), mount(dir.path() / "mnt") {
+    std::filesystem::create_directory(mount);
+    Name(uuid);
+    EXPECT_TRUE(PrepareControlDirectory(socket()).ok());
+    ::unlink(socket().c_str());
+    RemoveServerMark(socket());
   }
-  const TempDir dir;
-  const std::string directory = dir.path() / "mnt";
-  std::filesystem::create_directory(directory);
-  dir.Write("array.toml", fmt::format("uuid = \"{}\"\nname = \"a\"\n[[member]]\nname = "
-                                      "\"ssd0\"\npath = \"ssd0\"\n",
-                                      kUuid));
-  ASSERT_TRUE(PrepareControlDirectory(ControlSocketPath(kUuid)).ok());
-  ::unlink(ControlSocketPath(kUuid).c_str());
-  const pid_t server = Fork([&] { ServeForEver(dir.path(), directory); });
-  ASSERT_TRUE(Until([&] { return FindMountOn(directory).has_value(); }));
-  EXPECT_EQ(DyingServer(ControlSocketPath(kUuid)), std::nullopt) << "it lives";
-  const pid_t client = Fork([&] {
-    const int fd = ::open((directory + "/x").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    ::_exit(fd < 0 ? 1 : 0);
-  });
-  EXPECT_TRUE(Until([&] { return AThreadHangs(server); }));
-  ASSERT_EQ(::kill(server, SIGKILL), 0);
-  EXPECT_TRUE(Until([&] { return ProcessState(server) == 'Z'; }));
-  // Its first thread is gone, and the other is not: nobody can wait for its end.
-  EXPECT_EQ(::waitpid(server, nullptr, WNOHANG), 0);
-  EXPECT_EQ(DyingServer(ControlSocketPath(kUuid)), server);
-  EXPECT_EQ(ControlRequest(ControlSocketPath(kUuid), {{"verb", "status"}}).error().code,
-            ErrorCode::kNotFound);
+  ~Place() {
+    ::umount2(mount.c_str(), MNT_FORCE);
+    ::umount2(mount.c_str(), MNT_DETACH);
+    ::unlink(socket().c_str());
+    RemoveServerMark(socket());
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  void Name(const std::string& in_array_toml) const {
+    dir.Write("array.toml", fmt::format("uuid = \"{}\"\nname = \"a\"\n[[member]]\nname = "
+                                        "\"ssd0\"\npath = \"ssd0\"\n",
+                                        in_array_toml));
+  }
+  [[nodiscard]] std::string socket() const { return ControlSocketPath(uuid); }
+  [[nodiscard]] ServerLife life() const {
+    const auto mark = ReadServerMark(socket());
+    return mark ? LifeOf(*mark) : ServerLife::kGone;
+  }
+  // Serves it, until it is killed.
+  [[nodiscard]] pid_t Serve() const {
+    const pid_t server = Fork([&] { ServeForEver(uuid, dir.path(), mount); });
+    EXPECT_TRUE(Until([&] { return life() == ServerLife::kRuns; }));
+    return server;
+  }
+  [[nodiscard]] pid_t CreateFile() const {
+    return Fork([&] {
+      const int fd = ::open((mount + "/x").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+      ::_exit(fd < 0 ? 1 : 0);
+    });
+  }
 
-  CutMountsOfTheDying("test");
-  const bool ended = Until([&] { return ::waitpid(server, nullptr, WNOHANG) == server; });
-  EXPECT_TRUE(ended);
-  int status = 0;
-  EXPECT_TRUE(Until([&] { return ::waitpid(client, &status, WNOHANG) == client; }));
-  EXPECT_EQ(WEXITSTATUS(status), 1) << "who waited for it gets an error";
-  if (!ended) {
-    ::umount2(directory.c_str(), MNT_FORCE);
+  TempDir dir;
+  std::string uuid;
+  std::string mount;
+};
+
+std::string WhyNotHere() {
+  return ::geteuid() != 0 || ::access("/dev/fuse", W_OK) != 0 ? "needs root and /dev/fuse" : "";
+}
+
+// Served, killed while somebody waits for it, and not ended.
+class Dying {
+ public:
+  Dying() : server_(place_.Serve()), client_(place_.CreateFile()) {
+    EXPECT_TRUE(Until([&] { return AThreadHangs(server_); }));
+    EXPECT_EQ(::kill(server_, SIGKILL), 0);
+    EXPECT_TRUE(Until([&] { return ProcessState(server_) == 'Z'; }));
+    // Its first thread is gone, and the other is not: nobody can wait for its end.
+    EXPECT_EQ(::waitpid(server_, nullptr, WNOHANG), 0);
   }
-  EXPECT_TRUE(MountIsDead(directory));
-  ::umount2(directory.c_str(), MNT_DETACH);
-  ::unlink(ControlSocketPath(kUuid).c_str());
+  ~Dying() {
+    if (!ended_) {
+      ::umount2(place_.mount.c_str(), MNT_FORCE);
+      EXPECT_TRUE(Ends());
+    }
+  }
+  Dying(const Dying&) = delete;
+  Dying& operator=(const Dying&) = delete;
+
+  [[nodiscard]] bool Ends() {
+    ended_ = Until([&] { return ::waitpid(server_, nullptr, WNOHANG) == server_; });
+    int status = 0;
+    EXPECT_TRUE(Until([&] { return ::waitpid(client_, &status, WNOHANG) == client_; }));
+    EXPECT_EQ(WEXITSTATUS(status), 1) << "who waited for it gets an error";
+    return ended_;
+  }
+  [[nodiscard]] const Place& place() const { return place_; }
+
+ private:
+  Place place_{kUuid};
+  pid_t server_;
+  pid_t client_;
+  bool ended_ = false;
+};
+
+TEST(DyingServer, IsCutOffFromItsMountAndEnds) {
+  if (!WhyNotHere().empty()) {
+    GTEST_SKIP() << WhyNotHere();
+  }
+  Dying dying;
+  EXPECT_EQ(dying.place().life(), ServerLife::kDying);
+  EXPECT_EQ(ControlRequest(dying.place().socket(), {{"verb", "status"}}).error().code,
+            ErrorCode::kNotFound);
+  CutMountsOfTheDying("test");
+  EXPECT_TRUE(dying.Ends());
+  EXPECT_EQ(dying.place().life(), ServerLife::kGone);
+  EXPECT_TRUE(FindMountOn(dying.place().mount).has_value()) << "umount takes it away, and says so";
+  EXPECT_TRUE(MountIsDead(dying.place().mount));
+}
+
+// Each that connects stays in its queue.
+TEST(DyingServer, IsCutOffWhenItsQueueIsFull) {
+  if (!WhyNotHere().empty()) {
+    GTEST_SKIP() << WhyNotHere();
+  }
+  Dying dying;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, dying.place().socket().c_str(), sizeof(address.sun_path) - 1);
+  int error = 0;
+  for (int i = 0; i < 10 * kQueue && error == 0; ++i) {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    error = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
+                ? 0
+                : errno;
+    ::close(fd);
+  }
+  ASSERT_EQ(error, EAGAIN);
+  EXPECT_EQ(ControlRequest(dying.place().socket(), {{"verb", "status"}}).error().code,
+            ErrorCode::kNotFound);
+  CutMountsOfTheDying("test");
+  EXPECT_TRUE(dying.Ends());
+}
+
+// Another array was put where it was mounted from, and it where another was mounted from.
+TEST(DyingServer, IsCutOffFromItsOwnMountAlone) {
+  if (!WhyNotHere().empty()) {
+    GTEST_SKIP() << WhyNotHere();
+  }
+  Dying dying;
+  const Place other("0f0f0f0f-1111-4222-8333-555555555555");
+  const pid_t server = other.Serve();
+  other.Name(kUuid);
+  dying.place().Name(other.uuid);
+  CutMountsOfTheDying("test");
+  EXPECT_TRUE(dying.Ends());
+  struct stat info {};
+  EXPECT_EQ(::stat(other.mount.c_str(), &info), 0) << std::strerror(errno);
+  EXPECT_FALSE(MountIsDead(other.mount));
+  ::kill(server, SIGKILL);
+  EXPECT_EQ(::waitpid(server, nullptr, 0), server);
+}
+
+TEST(DyingServer, ItsNumbersAreNoProofOnceTheyWereGivenAway) {
+  ServerMark mark;
+  mark.pid = ::getpid();
+  mark.started = ProcessStarted(::getpid());
+  EXPECT_EQ(LifeOf(mark), ServerLife::kRuns);
+  ++mark.started;
+  EXPECT_EQ(LifeOf(mark), ServerLife::kGone);
+}
+
+// ---- which array it is
+
+// Answers one connection, and listens no more once it is there.
+class OneConnection {
+ public:
+  explicit OneConnection(const std::string& path)
+      : listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+  }
+  ~OneConnection() { thread_.join(); }
+  OneConnection(const OneConnection&) = delete;
+  OneConnection& operator=(const OneConnection&) = delete;
+
+  void Answer(const Json& serving) {
+    thread_ = std::thread([this, serving] {
+      const int fd = ::accept(listener_, nullptr, nullptr);
+      ::close(listener_);
+      std::string lines;
+      for (char c = 0; ::read(fd, &c, 1) == 1;) {
+        lines += c;
+        if (c == '\n') {
+          const bool who = lines.find("serving") != std::string::npos;
+          const std::string answer =
+              Json({{"ok", true}, {"result", who ? serving : Json("done")}}).dump() + "\n";
+          EXPECT_EQ(::write(fd, answer.data(), answer.size()), ssize_t(answer.size()));
+          lines.clear();
+        }
+      }
+      ::close(fd);
+    });
+  }
+
+ private:
+  int listener_;
+  std::thread thread_;
+};
+
+struct Listed {
+  Listed() {
+    EXPECT_TRUE(PrepareControlDirectory(ControlSocketPath(kUuid)).ok());
+    ::unlink(ControlSocketPath(kUuid).c_str());
+    file.file = dir.path() / "array.toml";
+    file.uuid = kUuid;
+    file.name = "a";
+    for (const char* name : {"ssd0", "ssd1", "log0"}) {
+      file.members.push_back({name, name});
+      dir.Write(name, "x");
+    }
+  }
+  ~Listed() { ::unlink(ControlSocketPath(kUuid).c_str()); }
+  [[nodiscard]] HeldMember Member(const std::string& name) const {
+    struct stat info {};
+    EXPECT_EQ(::stat((dir.path() / name).c_str(), &info), 0);
+    return {name, dir.path() / name, {false, info.st_dev, info.st_ino}};
+  }
+  // What a process says that opened this, and holds and held so.
+  [[nodiscard]] Result<Json> Ask(const ArrayFile& asked, const std::vector<HeldMember>& held,
+                                 const std::vector<HeldMember>& before) const {
+    OneConnection server(ControlSocketPath(kUuid));
+    server.Answer(DescribeServing(file, "/mnt", held, before));
+    auto answer = AskServer(asked, {{"verb", "status"}});
+    ::unlink(ControlSocketPath(kUuid).c_str());
+    return answer;
+  }
+  // The same array.toml elsewhere.
+  [[nodiscard]] ArrayFile At(const TempDir& other) const {
+    ArrayFile copy = file;
+    copy.file = other.path() / "array.toml";
+    return copy;
+  }
+
+  TempDir dir;
+  ArrayFile file;
+};
+
+TEST(AskServer, SaysWhoItIsAndAnswersOnOneConnection) {
+  const Listed array;
+  const auto answer =
+      array.Ask(array.file, {array.Member("ssd0"), array.Member("ssd1"), array.Member("log0")}, {});
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_EQ(*answer, "done");
+}
+
+TEST(AskServer, LostDevicesAreStillItsOwn) {
+  const Listed array;
+  const std::vector<HeldMember> lost = {array.Member("ssd0"), array.Member("ssd1"),
+                                        array.Member("log0")};
+  EXPECT_TRUE(array.Ask(array.file, {}, lost).ok());
+  const TempDir other;
+  for (const char* name : {"ssd0", "ssd1", "log0"}) {
+    other.Write(name, "x");
+  }
+  EXPECT_EQ(array.Ask(array.At(other), {}, lost).error().code, ErrorCode::kNotFound);
+}
+
+TEST(AskServer, OneSharedDeviceIsNotTheArray) {
+  const Listed array;
+  const TempDir other;
+  other.Write("ssd0", "x");
+  other.Write("ssd1", "x");
+  std::filesystem::create_hard_link(array.dir.path() / "log0", other.path() / "log0");
+  const auto answer = array.Ask(
+      array.At(other), {array.Member("ssd0"), array.Member("ssd1"), array.Member("log0")}, {});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
+  EXPECT_NE(answer.error().message.find("to which log0 of"), std::string::npos)
+      << answer.error().message;
+}
+
+// Left out when it was opened, or put there since.
+TEST(AskServer, WhatItNeverKnewSaysNothing) {
+  const Listed array;
+  EXPECT_TRUE(array.Ask(array.file, {array.Member("ssd0")}, {}).ok());
+  EXPECT_TRUE(array.Ask(array.file, {}, {}).ok());
 }
 
 }  // namespace

@@ -10,7 +10,16 @@ need_programs python3 sha256sum dd
 make_work
 readonly SSD_BYTES=$((24 << 20)) LOG_BYTES=$((12 << 20))
 COPY=$WORK/copy
-trap 'left=$?; umount -l "$COPY.mnt" "$WORK/bound" 2>/dev/null; (exit $left); put_away' EXIT
+mounted() { grep -q " $1 .* fuse.eplog " /proc/self/mountinfo; }  # or a dead mount is
+tidy() {
+  local at
+  while mountpoint -q "$MNT" && ! mounted "$MNT"; do umount -l "$MNT" || break; done
+  for at in "$COPY.mnt" "$WORK/m2" "$WORK/moved-mnt"; do
+    "$EPLOG" umount "$at" || umount -l "$at"
+  done >/dev/null 2>&1
+  ! mountpoint -q "$WORK" || umount -l "$WORK"
+}
+trap 'left=$?; tidy; (exit $left); put_away' EXIT
 
 eplog() { "$EPLOG" "$@" >"$WORK/out" 2>"$WORK/err" || die "exit status $?: eplog $*: $(head -c 500 "$WORK/err")"; }
 refused() {  # REGEX COMMAND...
@@ -142,4 +151,97 @@ refused 'are missing' "$EPLOG" mount "$ARRAY" "$MNT"
 eplog mount "$ARRAY" "$MNT" --read-only --force
 warned 'what was written last may read as its older content|cannot be read; .eplog status .* --lost. lists it'
 eplog umount "$MNT"
+rm -r "$ARRAY"
+
+say "== a copy that shares one device neither drives the original nor is it"
+make_array
+mv "$ARRAY/log0" "$WORK/shared-log"
+sed -i "s|path = \"log0\"|path = \"$WORK/shared-log\"|" "$ARRAY/array.toml"
+eplog volume create "$ARRAY" precious 1M
+cp -a "$ARRAY" "$COPY"
+start_daemon
+SHARED="process [0-9]+ serves $ARRAY/array.toml, to which log0 of $COPY belongs, and not ssd0, ssd1, ssd2"
+refused "$SHARED.*eplog umount $MNT" "$EPLOG" volume delete "$COPY" precious
+[ "$(volumes "$ARRAY")" = disk,precious ] || die "deleting a volume of the copy left the original with $(volumes "$ARRAY")"
+refused "$SHARED" "$EPLOG" status "$COPY"
+refused "$SHARED" "$EPLOG" umount "$COPY"
+mountpoint -q "$MNT" || die "umount of the copy unmounted the original"
+refused "held by process|in use|one is a copy" "$EPLOG" check "$COPY"
+refused "one is a copy" "$EPLOG" mount "$COPY" "$COPY.mnt"
+stop_daemon
+rm -r "$ARRAY" "$COPY" "$WORK/shared-log"
+
+say "== who serves an array serves it also when all its devices are lost"
+make_array
+start_daemon
+fill
+for name in ssd0 ssd1 ssd2 log0; do eplog inject "$ARRAY" "$name" --drop; done
+dd if=/dev/urandom of="$MNT/disk" bs=1M count=8 conv=notrunc,fsync status=none 2>"$WORK/err" && die "nothing failed"
+for ((at = 0; at < 2048; at += 8)); do
+  dd if="$MNT/disk" of=/dev/null bs=4k count=1 skip=$at iflag=direct status=none 2>/dev/null || true
+done
+[ "$(states "$ARRAY")" = ssd0,ssd1,ssd2,log0 ] || die "still held: all but $(states "$ARRAY")"
+PID=$DAEMON
+"$EPLOG" status "$ARRAY" --json >"$WORK/out" 2>"$WORK/err" || [ $? -eq 3 ] || die "status: $(cat "$WORK/err")"
+grep -Eq "\"pid\": *$PID" "$WORK/out" || die "status does not ask who serves: $(cat "$WORK/out")"
+"$EPLOG" commit "$ARRAY" >"$WORK/out" 2>"$WORK/err" && die "an array without devices commits"
+refused "mounted already, at $MNT by process $PID" "$EPLOG" mount "$ARRAY" "$COPY.mnt"
+"$EPLOG" umount "$MNT" >"$WORK/out" 2>"$WORK/err" && die "nothing could be written, and umount says: $(cat "$WORK/out")"
+say "  $(cat "$WORK/err")"
+DAEMON=
+rm -r "$ARRAY"
+
+say "== umount of a directory ends what is mounted there, whatever is where it came from"
+make_array
+start_daemon
+mv "$ARRAY" "$ARRAY.old"
+make_array
+eplog mount "$ARRAY" "$WORK/m2"
+eplog umount "$MNT"
+DAEMON=
+mountpoint -q "$MNT" && die "$MNT is still mounted"
+mountpoint -q "$WORK/m2" || die "another array was unmounted"
+eplog umount "$WORK/m2"
+rm -r "$ARRAY"
+mv "$ARRAY.old" "$ARRAY"
+start_daemon
+mv "$ARRAY" "$ARRAY.old"
+make_array
+refused "is not mounted; what is mounted at $MNT came from there, and is another array" "$EPLOG" umount "$ARRAY"
+mountpoint -q "$MNT" || die "umount of an array that is not mounted unmounted another"
+stop_daemon
+rm -r "$ARRAY" "$ARRAY.old"
+
+if [ "$(id -u)" -eq 0 ]; then
+  say "== what is mounted over a mount is not taken away in its place"
+  make_array
+  start_daemon
+  mount -t tmpfs over-it "$MNT"
+  touch "$MNT/kept"
+  refused "$MNT is covered by tmpfs 'over-it' at $MNT" "$EPLOG" umount "$MNT"
+  refused "$MNT is covered by tmpfs 'over-it' at $MNT" "$EPLOG" umount "$ARRAY"
+  [ -e "$MNT/kept" ] || die "umount took away what was mounted over the array"
+  kill -TERM "$DAEMON"
+  tail --pid="$DAEMON" -s 0.1 -f /dev/null
+  DAEMON=
+  [ -e "$MNT/kept" ] || die "SIGTERM took away what was mounted over the array"
+  refused "covered by tmpfs 'over-it'" "$EPLOG" umount "$MNT"
+  [ -e "$MNT/kept" ] || die "umount of a dead mount took away what was mounted over it"
+  umount "$MNT"
+  eplog umount "$MNT"
+  grep -q 'took away the dead mount' "$WORK/out" || die "$(cat "$WORK/out")"
+  mounted "$MNT" && die "a dead mount is left"
+
+  say "== a mount that was moved is unmounted where it is"
+  mount --bind "$WORK" "$WORK" && mount --make-private "$WORK"  # a mount is only moved out of one that is private
+  mkdir -p "$WORK/moved-mnt"
+  start_daemon
+  mount --move "$MNT" "$WORK/moved-mnt" || die "mount --move"
+  eplog umount "$WORK/moved-mnt"
+  DAEMON=
+  mounted "$WORK/moved-mnt" && die "a dead mount is left where it was moved to"
+  umount "$WORK"
+  check_array
+  rm -r "$ARRAY"
+fi
 say "passed"

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "frontend/fuse_mount.h"
 #include "tests/frontend/served_mount.h"
 
 namespace eplog {
@@ -174,6 +176,96 @@ TEST(FuseMount, NeverServedMountIsTakenAway) {
     ASSERT_TRUE(server.ok());
   }
   EXPECT_FALSE(IsMountPoint(directory.path()));
+}
+
+// ---- another mount over it
+
+// Memory, over a directory; gone at the end.
+class Cover {
+ public:
+  explicit Cover(std::string path) : path_(std::move(path)) {
+    EXPECT_EQ(::mount("cover", path_.c_str(), "tmpfs", 0, ""), 0);
+  }
+  ~Cover() { Remove(); }
+  Cover(const Cover&) = delete;
+  Cover& operator=(const Cover&) = delete;
+  [[nodiscard]] bool IsThere() const {
+    struct statfs info {};
+    constexpr auto kTmpfs = 0x01021994;
+    return ::statfs(path_.c_str(), &info) == 0 && info.f_type == kTmpfs;
+  }
+  void Remove() {
+    if (!path_.empty()) {
+      ::umount2(path_.c_str(), MNT_DETACH);
+      path_.clear();
+    }
+  }
+
+ private:
+  std::string path_;
+};
+
+#define EPLOG_NEEDS_ROOT()                \
+  do {                                    \
+    if (::geteuid() != 0) {               \
+      GTEST_SKIP() << "only root mounts"; \
+    }                                     \
+  } while (false)
+
+TEST(FuseMount, UnmountTakesNothingAwayThatIsMountedOverIt) {
+  EPLOG_NEEDS_FUSE();
+  EPLOG_NEEDS_ROOT();
+  ServedMount mount;
+  Cover cover(mount.directory());
+  const Status busy = mount.Unmount();
+  ASSERT_FALSE(busy.ok());
+  EXPECT_EQ(busy.error().code, ErrorCode::kBusy);
+  EXPECT_NE(busy.error().message.find("tmpfs 'cover' at " + mount.directory()), std::string::npos)
+      << busy.error().message;
+  EXPECT_TRUE(cover.IsThere());
+  EXPECT_FALSE(mount.Served());
+  cover.Remove();
+  EXPECT_TRUE(mount.Unmount().ok());
+  mount.WaitUntilServed();
+}
+
+TEST(FuseMount, ForcedUnmountUnderAnotherMountWritesDirtyPagesBack) {
+  EPLOG_NEEDS_FUSE();
+  EPLOG_NEEDS_ROOT();
+  ServedMount mount;
+  constexpr size_t kSize = 256 * 4096;
+  const File file(mount / "v", O_CREAT | O_RDWR);
+  ASSERT_EQ(::ftruncate(file.fd(), kSize), 0);
+  void* memory = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::vector<std::byte> want(kSize);
+  FillPattern(want, 3);
+  std::memcpy(memory, want.data(), kSize);
+  Cover cover(mount.directory());
+  mount.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+  mount.WaitUntilServed();
+  EXPECT_TRUE(cover.IsThere());
+  EXPECT_EQ(mount.Content("v") == want, true);
+  ::munmap(memory, kSize);
+  cover.Remove();
+  struct stat info {};
+  EXPECT_EQ(::stat(mount.directory().c_str(), &info), -1);
+  EXPECT_EQ(errno, ENOTCONN) << "what was under it is dead";
+  ::umount2(mount.directory().c_str(), MNT_DETACH);
+}
+
+// Whoever finds it dead takes it away, and says so.
+TEST(FuseMount, CutOffItStaysWhereItIs) {
+  EPLOG_NEEDS_FUSE();
+  EPLOG_NEEDS_ROOT();
+  ServedMount mount;
+  const dev_t device = MountedDevice(mount.directory());
+  ASSERT_NE(device, 0U);
+  EXPECT_TRUE(CutConnection(device));
+  mount.WaitUntilServed();
+  EXPECT_EQ(MountedDevice(mount.directory()), device);
+  EXPECT_TRUE(TakeMountAway(device, mount.directory(), TakeAway::kAtOnce).ok());
+  EXPECT_EQ(MountedDevice(mount.directory()), 0U);
 }
 
 // ---- changes by another front end
@@ -342,14 +434,12 @@ TEST(FuseMount, NamesFromElsewhereAreSeen) {
   ServedMount mount;
   struct stat info {};
   EXPECT_EQ(::stat((mount / "new").c_str(), &info), -1);
-  mount.Await([](FakeArray& array, FuseServer& /*server*/) {
-    return CreateFromElsewhere(&array, "new");
-  });
+  mount.Await(
+      [](FakeArray& array, FuseServer& /*server*/) { return CreateFromElsewhere(&array, "new"); });
   EXPECT_EQ(::stat((mount / "new").c_str(), &info), 0);
   EXPECT_EQ(info.st_size, 123);
-  mount.Await([](FakeArray& array, FuseServer& /*server*/) {
-    return DeleteFromElsewhere(&array, "new");
-  });
+  mount.Await(
+      [](FakeArray& array, FuseServer& /*server*/) { return DeleteFromElsewhere(&array, "new"); });
   EXPECT_EQ(::stat((mount / "new").c_str(), &info), -1);
 }
 
