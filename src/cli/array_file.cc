@@ -263,6 +263,14 @@ Status WriteTemporary(const std::string& path, std::string_view text) {
   return OkStatus();
 }
 
+// Who says what stood in a file that is gone may know of a member that was a spare then.
+ArrayFile WithoutMembersAsSpares(ArrayFile array) {
+  for (const MemberPath& member : array.members) {
+    array.DropSpare(array.Locate(member));
+  }
+  return array;
+}
+
 }  // namespace
 
 std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
@@ -300,7 +308,7 @@ void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem
   });
   if (member == members.end()) {
     members.push_back({member_name, PathFor(*this, path)});
-  } else {
+  } else if (Locate(*member) != path) {  // else it stays as its owner wrote it
     member->path = PathFor(*this, path);
   }
 }
@@ -337,8 +345,11 @@ bool ArrayFile::PlaceMembers(const std::vector<MemberPath>& found) {
       left.erase(left.begin());
     }
   }
-  std::sort(members.begin(), members.end(),
-            [](const MemberPath& a, const MemberPath& b) { return MemberBefore(a.name, b.name); });
+  const auto line = [&](const MemberPath& member) {
+    return std::find_if(before.members.begin(), before.members.end(), by_name(member.name));
+  };
+  std::stable_sort(members.begin(), members.end(),
+                   [&](const MemberPath& a, const MemberPath& b) { return line(a) < line(b); });
   return members != before.members || spares != before.spares;
 }
 
@@ -459,11 +470,22 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
     }
   }
   auto now = LoadArrayFile(array.file);
-  if (!now.ok() && now.error().code == ErrorCode::kNotFound) {
-    now = array;
+  const bool gone = !now.ok() && now.error().code == ErrorCode::kNotFound;
+  if (gone) {
+    now = WithoutMembersAsSpares(array);
   }
   EPLOG_TRY(now);
+  if (now->uuid != array.uuid) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("{} is another array's by now ('{}', {}), and is left as it is",
+                            array.file.string(), now->name, now->uuid));
+  }
+  const std::string before = FormatArrayFile(*now);
   change(*now);
+  if (!gone && FormatArrayFile(*now) == before) {
+    array = std::move(*now);  // whatever its owner wrote besides stays
+    return OkStatus();
+  }
   // What could not be read again would lock everybody out.
   const auto readable = ParseArrayFile(FormatArrayFile(*now), now->file);
   if (!readable.ok()) {
