@@ -89,18 +89,6 @@ bool IsUuid(std::string_view text) {
   return true;
 }
 
-// ssd0 ... ssd31, log0 ... log3
-bool IsMemberName(std::string_view name) {
-  if (!name.starts_with("ssd") && !name.starts_with("log")) {
-    return false;
-  }
-  const std::string_view number = name.substr(3);
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !number.empty() && number.size() <= 2 &&
-         std::all_of(number.begin(), number.end(), digit) &&
-         (number.size() == 1 || number.front() != '0');
-}
-
 Status ReadMember(const Reader& reader, const toml::node& node, ArrayFile& array) {
   constexpr std::array<std::string_view, 2> kKeys = {"name", "path"};
   const toml::table* table = node.as_table();
@@ -313,6 +301,17 @@ void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem
   }
 }
 
+bool IsMemberName(std::string_view name) {
+  if (!name.starts_with("ssd") && !name.starts_with("log")) {
+    return false;
+  }
+  const std::string_view number = name.substr(3);
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !number.empty() && number.size() <= 2 &&
+         std::all_of(number.begin(), number.end(), digit) &&
+         (number.size() == 1 || number.front() != '0');
+}
+
 bool MemberBefore(std::string_view a, std::string_view b) {
   const auto key = [](std::string_view name) {
     return std::tuple(name.starts_with("log"), name.size(), name);
@@ -495,6 +494,11 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
   EPLOG_TRY(WriteArrayFile(*now));
   array = std::move(*now);
   return OkStatus();
+}
+
+bool IsAnothersByNow(const ArrayFile& array) {
+  const auto now = LoadArrayFile(array.file);
+  return now.ok() && now->uuid != array.uuid;
 }
 
 }  // namespace eplog::cli

@@ -28,6 +28,8 @@ struct MemberPath {
   bool operator==(const MemberPath&) const = default;
 };
 
+// ssd0 ... ssd31, log0 ... log3: what it looks like, whether or not an array has it.
+bool IsMemberName(std::string_view name);
 // SSDs before log devices, each by number.
 bool MemberBefore(std::string_view a, std::string_view b);
 
@@ -93,5 +95,9 @@ Status WriteArrayFile(const ArrayFile& array);
 // change it one after the other, so that no change undoes another's. kBusy: it is another array's
 // by now.
 Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change);
+
+// Another array has taken the directory's name: what this one writes beside its array.toml is not
+// to go there. Blocks as long as the file system does.
+bool IsAnothersByNow(const ArrayFile& array);
 
 }  // namespace eplog::cli
