@@ -89,18 +89,6 @@ bool IsUuid(std::string_view text) {
   return true;
 }
 
-// ssd0 ... ssd31, log0 ... log3
-bool IsMemberName(std::string_view name) {
-  if (!name.starts_with("ssd") && !name.starts_with("log")) {
-    return false;
-  }
-  const std::string_view number = name.substr(3);
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !number.empty() && number.size() <= 2 &&
-         std::all_of(number.begin(), number.end(), digit) &&
-         (number.size() == 1 || number.front() != '0');
-}
-
 Status ReadMember(const Reader& reader, const toml::node& node, ArrayFile& array) {
   constexpr std::array<std::string_view, 2> kKeys = {"name", "path"};
   const toml::table* table = node.as_table();
@@ -263,6 +251,14 @@ Status WriteTemporary(const std::string& path, std::string_view text) {
   return OkStatus();
 }
 
+// Who says what stood in a file that is gone may know of a member that was a spare then.
+ArrayFile WithoutMembersAsSpares(ArrayFile array) {
+  for (const MemberPath& member : array.members) {
+    array.DropSpare(array.Locate(member));
+  }
+  return array;
+}
+
 }  // namespace
 
 std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
@@ -300,9 +296,20 @@ void ArrayFile::MoveMember(const std::string& member_name, const std::filesystem
   });
   if (member == members.end()) {
     members.push_back({member_name, PathFor(*this, path)});
-  } else {
+  } else if (Locate(*member) != path) {  // else it stays as its owner wrote it
     member->path = PathFor(*this, path);
   }
+}
+
+bool IsMemberName(std::string_view name) {
+  if (!name.starts_with("ssd") && !name.starts_with("log")) {
+    return false;
+  }
+  const std::string_view number = name.substr(3);
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !number.empty() && number.size() <= 2 &&
+         std::all_of(number.begin(), number.end(), digit) &&
+         (number.size() == 1 || number.front() != '0');
 }
 
 bool MemberBefore(std::string_view a, std::string_view b) {
@@ -337,8 +344,11 @@ bool ArrayFile::PlaceMembers(const std::vector<MemberPath>& found) {
       left.erase(left.begin());
     }
   }
-  std::sort(members.begin(), members.end(),
-            [](const MemberPath& a, const MemberPath& b) { return MemberBefore(a.name, b.name); });
+  const auto line = [&](const MemberPath& member) {
+    return std::find_if(before.members.begin(), before.members.end(), by_name(member.name));
+  };
+  std::stable_sort(members.begin(), members.end(),
+                   [&](const MemberPath& a, const MemberPath& b) { return line(a) < line(b); });
   return members != before.members || spares != before.spares;
 }
 
@@ -459,11 +469,22 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
     }
   }
   auto now = LoadArrayFile(array.file);
-  if (!now.ok() && now.error().code == ErrorCode::kNotFound) {
-    now = array;
+  const bool gone = !now.ok() && now.error().code == ErrorCode::kNotFound;
+  if (gone) {
+    now = WithoutMembersAsSpares(array);
   }
   EPLOG_TRY(now);
+  if (now->uuid != array.uuid) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("{} is another array's by now ('{}', {}), and is left as it is",
+                            array.file.string(), now->name, now->uuid));
+  }
+  const std::string before = FormatArrayFile(*now);
   change(*now);
+  if (!gone && FormatArrayFile(*now) == before) {
+    array = std::move(*now);  // whatever its owner wrote besides stays
+    return OkStatus();
+  }
   // What could not be read again would lock everybody out.
   const auto readable = ParseArrayFile(FormatArrayFile(*now), now->file);
   if (!readable.ok()) {
@@ -473,6 +494,11 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
   EPLOG_TRY(WriteArrayFile(*now));
   array = std::move(*now);
   return OkStatus();
+}
+
+bool IsAnothersByNow(const ArrayFile& array) {
+  const auto now = LoadArrayFile(array.file);
+  return now.ok() && now->uuid != array.uuid;
 }
 
 }  // namespace eplog::cli

@@ -28,6 +28,8 @@ struct MemberPath {
   bool operator==(const MemberPath&) const = default;
 };
 
+// ssd0 ... ssd31, log0 ... log3: what it looks like, whether or not an array has it.
+bool IsMemberName(std::string_view name);
 // SSDs before log devices, each by number.
 bool MemberBefore(std::string_view a, std::string_view b);
 
@@ -54,10 +56,12 @@ struct ArrayFile {
   void DropSpare(const std::filesystem::path& path);
   // The member whose path this is; empty if it is none's.
   [[nodiscard]] std::string MemberAt(const std::filesystem::path& path) const;
-  // The member is at `path` from now on, which is no spare's and no other member's any more.
+  // The member is at `path` from now on, which is no spare's and no other member's any more. Where
+  // it is there already its path stays as it is written.
   void MoveMember(const std::string& member_name, const std::filesystem::path& path);
   // Members were found at these paths (absolute). Where another is listed there, that one gets the
-  // place that became free, or none: members may have changed places. False: nothing has changed.
+  // place that became free, or none: members may have changed places. Each keeps its line. False:
+  // nothing has changed.
   bool PlaceMembers(const std::vector<MemberPath>& found);
 };
 
@@ -86,9 +90,14 @@ std::string FormatArrayFile(const ArrayFile& array);
 // the directory.
 Status WriteArrayFile(const ArrayFile& array);
 
-// Read the file of `array` anew, change it, and write it as above; `array` becomes what was
-// written. Where the file is gone, it is made of `array`. Several processes change it one after the
-// other, so that no change undoes another's.
+// Read the file of `array` anew, change it, and write it as above if that changed anything; `array`
+// becomes what stands there. Where the file is gone, it is made of `array`. Several processes
+// change it one after the other, so that no change undoes another's. kBusy: it is another array's
+// by now.
 Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change);
+
+// Another array has taken the directory's name: what this one writes beside its array.toml is not
+// to go there. Blocks as long as the file system does.
+bool IsAnothersByNow(const ArrayFile& array);
 
 }  // namespace eplog::cli

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "cli/probe.h"
+#include "cli/spares.h"
 
 namespace eplog::cli {
 namespace {
@@ -24,20 +28,78 @@ Geometry ShapeOf(const ArrayFile& file) {
   return geometry.ok() ? *geometry : Listed(file);
 }
 
-// Of a path its superblock says which member is there: members may have changed places since
-// array.toml was written. Where that cannot be read, array.toml says.
-std::string NameOf(const ArrayFile& file, std::string_view device) {
+// A device that bears the superblock of a member of the array, or of what once was one.
+struct Bearer {
+  std::filesystem::path path;
+  Superblock superblock;
+};
+
+std::vector<Bearer> FindBearers(const ArrayFile& file) {
+  std::vector<std::filesystem::path> paths;
   for (const MemberPath& member : file.members) {
-    const std::filesystem::path path = file.Locate(member);
-    if (path != ResolveParent(std::filesystem::path(device))) {
-      continue;
-    }
-    const auto superblock = ReadSuperblock(path);
-    const bool tells = superblock.ok() && !superblock->is_spare() &&
-                       UuidToString(superblock->array_uuid) == file.uuid;
-    return tells ? superblock->DeviceName() : member.name;
+    paths.push_back(file.Locate(member));
   }
-  return std::string(device);
+  for (const std::string& spare : file.spares) {  // which may have become a member
+    paths.push_back(file.LocatePath(spare));
+  }
+  std::vector<Result<Superblock>> superblocks = ReadSuperblocks(paths);
+  std::vector<Bearer> bearers;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (superblocks[i].ok() && !superblocks[i]->is_spare() &&
+        UuidToString(superblocks[i]->array_uuid) == file.uuid) {
+      bearers.push_back({paths[i], std::move(*superblocks[i])});
+    }
+  }
+  return bearers;
+}
+
+// By what is known in the newest epoch: what was replaced still says of itself that it is a member.
+bool IsMemberBy(const Superblock& newest, const Superblock& device) {
+  return newest.members[device.index.value].uuid == device.device_uuid;
+}
+
+// Its superblock says which member is there: members may have changed places since array.toml was
+// written. Where that cannot be read, array.toml says, unless that one is elsewhere.
+Result<std::string> NameAt(const ArrayFile& file, const MemberPath& listed) {
+  const std::filesystem::path path = file.Locate(listed);
+  const std::vector<Bearer> bearers = FindBearers(file);
+  if (bearers.empty()) {
+    return listed.name;
+  }
+  const Superblock& newest =
+      std::max_element(bearers.begin(), bearers.end(), [](const Bearer& a, const Bearer& b) {
+        return a.superblock.epoch < b.superblock.epoch;
+      })->superblock;
+  const auto here = std::find_if(bearers.begin(), bearers.end(),
+                                 [&](const Bearer& bearer) { return bearer.path == path; });
+  const std::string name = here == bearers.end() ? listed.name : here->superblock.DeviceName();
+  if (here != bearers.end() && !IsMemberBy(newest, here->superblock)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the device at {} was {} of '{}', and is not any more: say by its name "
+                            "which member is meant ({}, as array.toml says?)",
+                            path.string(), name, file.name, listed.name));
+  }
+  const auto elsewhere = std::find_if(bearers.begin(), bearers.end(), [&](const Bearer& bearer) {
+    return bearer.path != path && bearer.superblock.DeviceName() == name &&
+           IsMemberBy(newest, bearer.superblock);
+  });
+  if (elsewhere != bearers.end()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("which member is meant by {} is not sure, since {} is at {}{}: say it "
+                            "by its name",
+                            path.string(), name, elsewhere->path.string(),
+                            here == bearers.end() ? "" : " too"));
+  }
+  return name;
+}
+
+Result<std::string> NameOf(const ArrayFile& file, std::string_view device) {
+  const std::filesystem::path path = ResolveParent(std::filesystem::path(device));
+  const auto listed =
+      std::find_if(file.members.begin(), file.members.end(),
+                   [&](const MemberPath& member) { return file.Locate(member) == path; });
+  return IsMemberName(device) || listed == file.members.end() ? std::string(device)
+                                                              : NameAt(file, *listed);
 }
 
 }  // namespace
@@ -53,17 +115,29 @@ Result<Geometry> GeometryOf(const ArrayFile& file) {
 }
 
 Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
-  const std::string name = NameOf(file, device);
+  const auto name = NameOf(file, device);
+  EPLOG_TRY(name);
   const Geometry geometry = ShapeOf(file);
   for (uint8_t i = 0; i < geometry.devices(); ++i) {
-    if (geometry.DeviceName(DeviceIndex(i)) == name) {
+    if (geometry.DeviceName(DeviceIndex(i)) == *name) {
       return uint32_t{i};
     }
   }
   const auto last = static_cast<uint8_t>(geometry.devices() - 1);
   return Fail(ErrorCode::kNotFound,
-              fmt::format("'{}' has no member {}: there are ssd0 to {}", file.name, name,
+              fmt::format("'{}' has no member {}: there are ssd0 to {}", file.name, *name,
                           geometry.DeviceName(DeviceIndex(last))));
+}
+
+Status CheckMember(const ArrayFile& file, std::string_view device) {
+  const std::filesystem::path path = ResolveParent(std::filesystem::path(device));
+  const bool listed = !file.MemberAt(path).empty() ||
+                      (file.ListsSpare(path) && BearsMember(file, path));  // it has become one
+  if (listed && !IsMemberName(device)) {
+    return OkStatus();
+  }
+  EPLOG_TRY(MemberIndex(file, device));
+  return OkStatus();
 }
 
 std::string MemberName(const ArrayFile& file, uint32_t index) {

@@ -62,18 +62,63 @@ bool StopsOpening(const Error& error) {
          error.errno_value == ENFILE || error.errno_value == ENOMEM;
 }
 
+std::string LeftOutLine(const std::string& what, const std::filesystem::path& path) {
+  return fmt::format("{} ({}) is left out, as told", what, path.string());
+}
+
+// As if these paths were not listed.
+ArrayFile WithoutPaths(ArrayFile array, const MemberOptions& options,
+                       std::vector<std::string>& left_out) {
+  for (const std::string& device : options.without) {
+    const std::filesystem::path path = ResolveParent(device);
+    if (IsMemberName(device)) {
+      continue;
+    }
+    if (const std::string name = array.MemberAt(path); !name.empty()) {
+      left_out.push_back(LeftOutLine(name, path));
+    } else if (array.ListsSpare(path)) {
+      left_out.push_back(LeftOutLine("a spare", path));
+    }
+    std::erase_if(array.members,
+                  [&](const MemberPath& member) { return array.Locate(member) == path; });
+    array.DropSpare(path);
+  }
+  return array;
+}
+
+// As if these names were not listed: those that the devices bear, or else those of array.toml.
+ArrayFile WithoutNames(const ArrayFile& array, const MemberOptions& options,
+                       std::vector<std::string>& left_out) {
+  if (std::none_of(options.without.begin(), options.without.end(), IsMemberName)) {
+    return array;
+  }
+  std::vector<std::filesystem::path> paths;
+  for (const MemberPath& member : array.members) {
+    paths.push_back(array.Locate(member));
+  }
+  const std::vector<Result<Superblock>> superblocks = ReadSuperblocks(paths);
+  ArrayFile out = array;
+  out.members.clear();
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const Result<Superblock>& superblock = superblocks[i];
+    const bool tells = superblock.ok() && !superblock->is_spare() &&
+                       UuidToString(superblock->array_uuid) == array.uuid;
+    const std::string name = tells ? superblock->DeviceName() : array.members[i].name;
+    if (std::find(options.without.begin(), options.without.end(), name) != options.without.end()) {
+      left_out.push_back(LeftOutLine(name, paths[i]));
+    } else {
+      out.members.push_back(array.members[i]);
+    }
+  }
+  return out;
+}
+
 // The members to be opened: each device once, by what it is.
-std::vector<MemberPath> Wanted(const ArrayFile& array, const MemberOptions& options,
-                               std::vector<std::string>& left_out) {
+std::vector<MemberPath> Wanted(const ArrayFile& array, std::vector<std::string>& left_out) {
   std::vector<MemberPath> wanted;
   std::vector<std::pair<DeviceIdentity, const MemberPath*>> seen;
   for (const MemberPath& member : array.members) {
     const std::string path = array.Locate(member).string();
-    if (std::find(options.without.begin(), options.without.end(), member.name) !=
-        options.without.end()) {
-      left_out.push_back(fmt::format("{} ({}) is left out, as told", member.name, path));
-      continue;
-    }
     const auto identity = IdentifyDevice(path);
     if (!identity.ok()) {
       left_out.push_back(
@@ -139,9 +184,10 @@ Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
 
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
                             const MemberOptions& options) {
-  const ArrayFile array = WithJoinedSpares(file);
   Members members;
-  const std::vector<MemberPath> wanted = Wanted(array, options, members.left_out);
+  const ArrayFile array = WithoutNames(
+      WithJoinedSpares(WithoutPaths(file, options, members.left_out)), options, members.left_out);
+  const std::vector<MemberPath> wanted = Wanted(array, members.left_out);
   // All at once, so that several that hang take no longer than one; all of them, so that nothing of
   // a refused opening goes on.
   const auto until = OpeningEnds(options);
@@ -169,7 +215,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
   if (members.opened.empty()) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("none of the {} members that {} lists is there ({})",
-                            array.members.size(), array.file.string(), members.left_out.front()));
+                            file.members.size(), file.file.string(), members.left_out.front()));
   }
   return members;
 }

@@ -26,8 +26,10 @@ struct MemberOptions {
   bool ignore_flush = false;
   // A request that takes longer means that its device has failed; 0 = none ever does.
   uint64_t io_deadline_us = 30'000'000;
-  std::string event_hook;            // a command; empty: none
-  std::vector<std::string> without;  // names of members that are not even opened
+  std::string event_hook;  // a command; empty: none
+  // Members that are left out, as typed: by a path that array.toml lists, which is not even opened
+  // then, or by the name that a device bears.
+  std::vector<std::string> without;
 };
 
 struct Member {

@@ -217,9 +217,8 @@ Result<OpenOptions> OptionsOf(const MountCommand& command) {
 Result<MemberOptions> MemberOptionsOf(const MountCommand& command, const ArrayFile& file) {
   MemberOptions options;
   for (const std::string& device : command.without) {
-    const auto index = MemberIndex(file, device);
-    EPLOG_TRY(index);
-    options.without.push_back(MemberName(file, *index));
+    EPLOG_TRY(CheckMember(file, device));
+    options.without.push_back(device);
   }
   options.read_only = command.read_only;
   options.volatile_cache = command.test_volatile_cache;
@@ -397,8 +396,8 @@ void AddMount(CLI::App& app, Run& run) {
                  "with --read-only: also with too many members missing; reads of what is lost "
                  "fail, and 'eplog status --lost' lists it");
   verb->add_option("--without", command->without,
-                   "leave this device out: ssd3, log0 or its path; it is not even opened, and what "
-                   "is written meanwhile is not on it")
+                   "leave this device out: ssd3, log0 or its path, which is not even opened then; "
+                   "what is written meanwhile is not on it")
       ->type_name("DEVICE")
       ->allow_extra_args(false);
   verb->add_flag("--allow-other", command->allow_other,

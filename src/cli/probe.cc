@@ -135,6 +135,14 @@ Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
   return std::move(*newest);
 }
 
+Result<Superblock> OpenAndReadCopies(const std::filesystem::path& path) {
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  return ReadCopies(fd->get(), path);
+}
+
 Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
   auto superblock = ReadCopies(fd, path);
   if (superblock.ok()) {
@@ -210,13 +218,23 @@ Result<std::string> FindContent(const std::filesystem::path& path, const ProbedD
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
-  return Bounded<Superblock>(path, [path]() -> Result<Superblock> {
-    auto fd = OpenForReading(path);
-    if (!fd.ok()) {
-      return Fail(std::move(fd).error());
-    }
-    return ReadCopies(fd->get(), path);
-  });
+  return Bounded<Superblock>(path, [path] { return OpenAndReadCopies(path); });
+}
+
+std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths) {
+  using Read = BoundedCall<Result<Superblock>>;
+  const auto until = Read::Clock::now() + kPatience;
+  std::vector<Read> reads;
+  reads.reserve(paths.size());
+  for (const std::filesystem::path& path : paths) {
+    reads.emplace_back([path] { return OpenAndReadCopies(path); });
+  }
+  std::vector<Result<Superblock>> superblocks;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    auto read = reads[i].Wait(until);
+    superblocks.push_back(read ? std::move(*read) : DoesNotAnswer(paths[i]));
+  }
+  return superblocks;
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed) {

@@ -56,5 +56,7 @@ Result<uint64_t> FreeBytes(const std::filesystem::path& directory);
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path);
 // Of what was looked at, wherever the path leads by now.
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed);
+// Of each path, all at once: several that hang take no longer than one.
+std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace eplog::cli

@@ -65,16 +65,16 @@ std::filesystem::path ScrubMarkPath(const ArrayFile& file) {
 
 // The newest mark, for whoever writes it next.
 struct ScrubMarkFile::Shared {
+  ArrayFile array;
   std::filesystem::path path;
-  std::string uuid;
   std::mutex mutex;  // guards what follows; never held while writing
   std::optional<ScrubMark> newest;
   bool queued = false;
 };
 
 ScrubMarkFile::ScrubMarkFile(const ArrayFile& file) : shared_(std::make_shared<Shared>()) {
+  shared_->array = file;
   shared_->path = ScrubMarkPath(file);
-  shared_->uuid = file.uuid;
   shared_->newest = Load(shared_->path, file.uuid);
 }
 
@@ -109,8 +109,11 @@ void ScrubMarkFile::WriteNewest(Shared& shared) {
     mark = shared.newest;
     shared.queued = false;
   }
+  if (IsAnothersByNow(shared.array)) {
+    return;
+  }
   if (mark) {
-    Save(shared.path, shared.uuid, *mark);
+    Save(shared.path, shared.array.uuid, *mark);
   } else {
     std::error_code ignored;
     std::filesystem::remove(shared.path, ignored);

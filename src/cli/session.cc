@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/start_thread.h"
+#include "base/utf8.h"
 #include "cli/bounded_call.h"
 #include "cli/candidate.h"
 #include "cli/console.h"
@@ -98,7 +99,9 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.read_only = options.read_only;
   open.entropy = Entropy();
   if (!options.read_only) {
-    session->events_ = std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name);
+    session->events_ =
+        std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name,
+                                   EventLog::Limits(), [file] { return !IsAnothersByNow(file); });
     session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
     open.scrub_mark = session->scrub_mark_->Keeper();
     open.on_event = [raw = session.get()](const ArrayEvent& event) {
@@ -132,9 +135,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   for (const std::string& left_out : session->members_.left_out) {
     Warn(verb, left_out);
   }
-  if (!options.read_only) {
-    session->WriteDownPlaces(verb);
-  }
+  session->WriteDownPlaces(verb);
   session->LetGoSoon();
   return session;
 }
@@ -203,14 +204,12 @@ void Session::WriteDownPlaces(std::string_view verb) {
   for (const HeldMember& held : Held()) {
     found.push_back({held.name, held.path});
   }
-  if (ArrayFile placed = file_; !placed.PlaceMembers(found)) {
+  const ArrayFile before = file_;
+  if (!file_.PlaceMembers(found) || options_.read_only) {
     return;
   }
-  const auto written = Bounded<ArrayFile>(file_.file, [file = file_, found]() -> Result<ArrayFile> {
-    ArrayFile now = file;
-    EPLOG_TRY(ChangeArrayFile(now, [&](ArrayFile& change) { change.PlaceMembers(found); }));
-    return now;
-  });
+  const auto written = ChangeInTime(
+      before, [found](ArrayFile& now) { now.PlaceMembers(found); }, change_turn_);
   if (written.ok()) {
     file_ = *written;
     Warn(verb, fmt::format("members are not where {} said; it says now where they are",
@@ -248,7 +247,8 @@ Result<Device*> Session::OpenAgain(Member& open, const std::string& path) {
 }
 
 // Its last owner may be this very process, which is just closing it.
-Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const std::string& path,
+Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const ArrayFile& file,
+                                                            const std::string& path,
                                                             const DeviceIdentity& looked_at) {
   const auto until = DeviceCloser::Clock::now() + milliseconds(kDeadOwnerWaitMs);
   if (!closer_.Wait(looked_at, until)) {
@@ -256,7 +256,7 @@ Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const std::string& p
                                       " was a member and is still being closed: what it lies on "
                                       "does not answer");
   }
-  EPLOG_TRY(CheckCandidate(file_, path, looked_at));
+  EPLOG_TRY(CheckCandidate(file, path, looked_at));
   return OpenFile(*loop_, path, options_, looked_at);
 }
 
@@ -276,7 +276,8 @@ Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looke
     co_return OpenAgain(*open, path);
   }
   Result<std::unique_ptr<FileDevice>> file = std::unique_ptr<FileDevice>();
-  Task<Status> opening = helper_->Run([&] { file = OpenIdentified(path, looked_at); });
+  Task<Status> opening =
+      helper_->Run([&, array = file_] { file = OpenIdentified(array, path, looked_at); });
   ran = co_await opening;
   EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(file);
@@ -412,11 +413,24 @@ bool NobodyServes(const Result<Json>& answer, const ArrayFile& file) {
   return !answer.ok() && answer.error().code == ErrorCode::kNotFound && !FindServer(file);
 }
 
+// A request is JSON, which knows no other text.
+Status CheckTellable(const ArrayFile& file, const Json& request) {
+  const auto path = request.find("path");
+  if (path == request.end() || IsUtf8(path->get_ref<const std::string&>()) || !FindServer(file)) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} is not UTF-8, and the process that serves '{}' cannot be told such a "
+                          "path: give a link to it, or unmount the array first",
+                          path->get_ref<const std::string&>(), file.name));
+}
+
 }  // namespace
 
 Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
                        const std::function<Result<Json>(Session&)>& offline,
                        const std::function<void(uint64_t, uint64_t)>& progress) {
+  EPLOG_TRY(CheckTellable(file, request));
   auto answer = AskServer(file, request, progress);
   if (!NobodyServes(answer, file)) {
     return answer;
@@ -436,6 +450,7 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
 
 Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
                        const std::function<Result<Json>(Session&)>& look, const OpenOptions& open) {
+  EPLOG_TRY(CheckTellable(file, request));
   auto answer = AskServer(file, request);
   if (!NobodyServes(answer, file)) {
     return answer;

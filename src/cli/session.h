@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/change_turn.h"
 #include "cli/device_closer.h"
 #include "cli/members.h"
 #include "cli/scrub_mark.h"
@@ -67,9 +68,13 @@ class Session {
   void CloseDevice(const Device& device);
   // Devices that are open, whether they are members or not.
   [[nodiscard]] size_t open_devices() const { return members_.opened.size(); }
-  // Where the members were found; array.toml says the same, unless the array is open read-only or
-  // it could not be changed.
+  // Where the members were found, and what has changed since; array.toml says the same, unless the
+  // array is open read-only or it could not be changed.
   [[nodiscard]] const ArrayFile& file() const { return file_; }
+  // What has changed: whoever writes it into array.toml tells it here too. Of that one change at a
+  // time is made, in this turn.
+  void Relist(const std::function<void(ArrayFile&)>& change) { change(file_); }
+  [[nodiscard]] std::shared_ptr<ChangeTurn> change_turn() const { return change_turn_; }
   // Those that the array holds now.
   [[nodiscard]] std::vector<HeldMember> Held() const;
   // Those that it held when it was opened, or since, and does not any more; the last one last.
@@ -98,7 +103,7 @@ class Session {
   Result<Device*> OpenAgain(Member& open, const std::string& path);
   std::vector<Device*> Trusted(const ArrayFile& file, const Examination& found);
   // What is at the path, unless it is something else than was looked at. Blocks.
-  Result<std::unique_ptr<FileDevice>> OpenIdentified(const std::string& path,
+  Result<std::unique_ptr<FileDevice>> OpenIdentified(const ArrayFile& file, const std::string& path,
                                                      const DeviceIdentity& looked_at);
   // Those that nobody needs any more are closed at once, or as soon as they are idle.
   bool LetGo();
@@ -111,7 +116,8 @@ class Session {
   std::vector<HeldMember> ever_held_;
   DeviceCloser closer_;
   bool letting_go_ = false;
-  ArrayFile file_;  // as of opening; read by the helper
+  ArrayFile file_;
+  const std::shared_ptr<ChangeTurn> change_turn_ = std::make_shared<ChangeTurn>();
   MemberOptions options_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<ScrubMarkFile> scrub_mark_;  // null if opened read-only

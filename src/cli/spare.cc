@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -148,39 +147,6 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   return OkStatus();
 }
 
-// ------------------------------------------------------------------------------------- remove
-
-// spare0, or a path.
-std::filesystem::path PathOf(const ArrayFile& file, const std::string& device) {
-  size_t number = 0;
-  const char* const end = device.data() + device.size();
-  if (device.starts_with("spare")) {
-    const auto [stop, error] = std::from_chars(device.data() + 5, end, number);
-    if (error == std::errc() && stop == end && number < file.spares.size()) {
-      return file.LocatePath(file.spares[number]);
-    }
-  }
-  return ResolveParent(device);
-}
-
-Status Remove(const SpareCommand& command, const ArrayFile& file) {
-  const std::filesystem::path path = PathOf(file, command.device);
-  if (!file.ListsSpare(path) && !IsSpareOf(file, path)) {
-    return Fail(ErrorCode::kNotFound,
-                fmt::format("{} is no spare of '{}'; 'eplog spare list {}' shows them",
-                            path.string(), file.name, ShellWord(command.array)));
-  }
-  const auto member = AnyMember(file);
-  EPLOG_TRY(member);
-  const Json request = {{"verb", "spare-remove"}, {"path", path.string()}};
-  const auto done = AskOrOpen(
-      "spare remove", file, request,
-      Offline(*member, [&](SpareKeeper& keeper) { return keeper.Remove(path.string()); }));
-  EPLOG_TRY(done);
-  Print(fmt::format("{} is no spare of '{}' any more", path.string(), file.name));
-  return OkStatus();
-}
-
 // --------------------------------------------------------------------------------------- list
 
 // As the serving process knows them, else as they lie on the disks.
@@ -237,6 +203,38 @@ Status List(const SpareCommand& command, const ArrayFile& file) {
                       HumanBytes(spare.value("size_bytes", uint64_t{0})), RolesText(roles),
                       why.empty() ? "" : ": " + why));
   }
+  return OkStatus();
+}
+
+// ------------------------------------------------------------------------------------- remove
+
+// spare0, as the list shows it, or a path.
+std::filesystem::path PathOf(const ArrayFile& file, const std::string& device) {
+  if (device.starts_with("spare")) {
+    for (const Json& spare : Spares(file)) {
+      if (spare.value("name", "") == device) {
+        return spare.value("path", "");
+      }
+    }
+  }
+  return ResolveParent(device);
+}
+
+Status Remove(const SpareCommand& command, const ArrayFile& file) {
+  const std::filesystem::path path = PathOf(file, command.device);
+  if (!file.ListsSpare(path) && !IsSpareOf(file, path)) {
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{} is no spare of '{}'; 'eplog spare list {}' shows them",
+                            path.string(), file.name, ShellWord(command.array)));
+  }
+  const auto member = AnyMember(file);
+  EPLOG_TRY(member);
+  const Json request = {{"verb", "spare-remove"}, {"path", path.string()}};
+  const auto done = AskOrOpen(
+      "spare remove", file, request,
+      Offline(*member, [&](SpareKeeper& keeper) { return keeper.Remove(path.string()); }));
+  EPLOG_TRY(done);
+  Print(fmt::format("{} is no spare of '{}' any more", path.string(), file.name));
   return OkStatus();
 }
 

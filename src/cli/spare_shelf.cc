@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "base/buffer.h"
 #include "base/bytes.h"
-#include "cli/bounded_call.h"
+#include "cli/change_turn.h"
 #include "frontend/status_json.h"
 #include "layout/geometry.h"
 
@@ -65,64 +62,10 @@ Task<Status> WipeSuperblocks(Device& device) {
 
 }  // namespace
 
-// One change of array.toml after the other: one that is late is not overtaken, or it would undo
-// what came after it.
-class ChangeTurn {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  // False: it is another's still.
-  [[nodiscard]] bool Take(Clock::time_point until) {
-    std::unique_lock lock(mutex_);
-    if (!free_.wait_until(lock, until, [this] { return !taken_; })) {
-      return false;
-    }
-    taken_ = true;
-    return true;
-  }
-  void GiveBack() {
-    const std::lock_guard lock(mutex_);
-    taken_ = false;
-    free_.notify_one();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable free_;
-  bool taken_ = false;
-};
-
-namespace {
-
-Result<ArrayFile> ChangeInTime(const ArrayFile& file, const std::function<void(ArrayFile&)>& change,
-                               const std::shared_ptr<ChangeTurn>& turn) {
-  const auto until = ChangeTurn::Clock::now() + kPatience;
-  const auto late = [path = file.file.string()] {
-    return Fail(ErrorCode::kDeviceFailed,
-                fmt::format("{} could not be changed within {} s: its file system does not answer",
-                            path, kPatience.count()));
-  };
-  BoundedCall<Result<ArrayFile>> call([=]() -> Result<ArrayFile> {
-    if (!turn->Take(until)) {
-      return late();
-    }
-    ArrayFile now = file;
-    const Status changed = ChangeArrayFile(now, change);
-    turn->GiveBack();
-    EPLOG_TRY(changed);
-    return now;
-  });
-  auto changed = call.Wait(until);
-  return changed ? std::move(*changed) : late();
-}
-
-}  // namespace
-
 FileSpareShelf::FileSpareShelf(Session& session, ArrayFile file, Superblock member)
     : session_(session),
       file_(std::move(file)),
       member_(std::move(member)),
-      change_turn_(std::make_shared<ChangeTurn>()),
       helper_(session.loop(), kMostOpenings) {}
 
 std::vector<std::string> FileSpareShelf::Listed() const {
@@ -135,7 +78,8 @@ std::vector<std::string> FileSpareShelf::Listed() const {
 
 Task<SpareFound> FileSpareShelf::Identify(std::string path) {
   SpareFound found;
-  Task<Status> looking = helper_.Run([&] { found = IdentifySpare(file_.uuid, path); });
+  Task<Status> looking =
+      helper_.Run([&found, path, uuid = file_.uuid] { found = IdentifySpare(uuid, path); });
   const Status looked = co_await looking;
   if (!looked.ok()) {
     found.what = looked.error().ToString();
@@ -145,12 +89,14 @@ Task<SpareFound> FileSpareShelf::Identify(std::string path) {
 
 Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   Result<ArrayFile> changed = ArrayFile();
-  Task<Status> writing =
-      helper_.Run([&, before = file_] { changed = ChangeInTime(before, change, change_turn_); });
+  Task<Status> writing = helper_.Run([&, before = file_, turn = session_.change_turn()] {
+    changed = ChangeInTime(before, change, turn);
+  });
   Status ran = co_await writing;
   EPLOG_CO_TRY(ran);
   EPLOG_CO_TRY(changed);
   file_ = std::move(*changed);
+  session_.Relist(change);
   co_return OkStatus();
 }
 
@@ -278,9 +224,11 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
 }
 
 Task<Status> FileSpareShelf::Joined(std::string member, std::string path) {
-  Task<Status> writing = Change([member, path](ArrayFile& file) { file.MoveMember(member, path); });
+  const auto move = [member, path](ArrayFile& file) { file.MoveMember(member, path); };
+  Task<Status> writing = Change(move);
   Status written = co_await writing;
-  Drop(path);  // it is the array's now
+  session_.Relist(move);  // it has moved, whether or not that could be written
+  Drop(path);             // it is the array's now
   co_return written;
 }
 

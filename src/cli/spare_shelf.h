@@ -18,8 +18,6 @@
 
 namespace eplog::cli {
 
-class ChangeTurn;
-
 class FileSpareShelf final : public SpareShelf {
  public:
   // `member`: the superblock of any of the array's.
@@ -51,8 +49,7 @@ class FileSpareShelf final : public SpareShelf {
   Session& session_;
   ArrayFile file_;  // as it was written last from here
   Superblock member_;
-  std::shared_ptr<ChangeTurn> change_turn_;  // also of changes that nobody waits for any more
-  std::map<std::string, Device*> open_;      // by the path under which it is listed
+  std::map<std::string, Device*> open_;  // by the path under which it is listed
   HelperThread helper_;
 };
 

@@ -121,11 +121,14 @@ class WayDown {
     if (fs::exists(folder / "loop", ignored)) {
       return FromBackingFile(ReadAttribute(folder / "loop/backing_file"));
     }
-    const fs::directory_iterator parts(folder / "slaves", ignored);
-    return std::any_of(begin(parts), end(parts), [&](const fs::directory_entry& part) {
-      const auto device = ParseNumber(ReadAttribute(part.path() / "dev"));
-      return device && FromBlock(*device);
-    });
+    for (fs::directory_iterator part(folder / "slaves", ignored), end; part != end;
+         part.increment(ignored)) {  // to the end, if they cannot be read any further
+      const auto device = ParseNumber(ReadAttribute(part->path() / "dev"));
+      if (device && FromBlock(*device)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool FromBackingFile(const std::string& path) {

@@ -61,10 +61,18 @@ void CutPiece(std::span<const iovec> parts, uint64_t done, std::vector<iovec>& p
   }
 }
 
-bool LiesOnFuse(int fd) {
+constexpr long kXfsMagic = 0x58465342;  // not in linux/magic.h
+
+// Of the file system that holds the file; one that cannot be asked asks somebody else.
+long FileSystemType(int fd) {
   struct statfs system {};
-  // A file system that cannot be asked asks somebody else.
-  return fstatfs(fd, &system) != 0 || system.f_type == FUSE_SUPER_MAGIC;
+  return fstatfs(fd, &system) == 0 ? static_cast<long>(system.f_type) : FUSE_SUPER_MAGIC;
+}
+
+// Then what a file is like is in memory while it is open. All others may ask a server.
+bool KnowsItsFiles(long type) {
+  return type == EXT4_SUPER_MAGIC || type == kXfsMagic || type == BTRFS_SUPER_MAGIC ||
+         type == TMPFS_MAGIC;
 }
 
 // What the block layer lets a discard cover; 0 where there is none. A partition asks its disk.
@@ -153,7 +161,11 @@ Status FileDevice::OpenAndLock() {
   if (options_.looked_at) {
     EPLOG_TRY(CheckIdentity(path_, identity_, *options_.looked_at));
   }
-  on_fuse_ = !block_device_ && LiesOnFuse(fd_);
+  if (!block_device_) {
+    const long type = FileSystemType(fd_);
+    on_fuse_ = type == FUSE_SUPER_MAGIC;
+    size_in_memory_ = KnowsItsFiles(type);
+  }
   return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
 }
 
@@ -346,15 +358,19 @@ Task<Status> FileDevice::Flush() {
 
 // A file that was cut short reads well where it still has bytes, and grows again with the next
 // write beyond its end, with zeros between: what was there is gone all the same. Asking an open
-// file for its size does no I/O, but for one of FUSE, whose process is asked.
+// file for its size does no I/O on a disk's file system; others ask a server, as NFS does, or a
+// process, as FUSE does.
 Task<Status> FileDevice::CheckSize() {
   struct statx file {};
-  if (on_fuse_) {
+  if (block_device_) {
+    co_return OkStatus();
+  }
+  if (!size_in_memory_) {
     const int asked = co_await loop_.Statx(fd_, STATX_SIZE, &file);
     if (asked < 0) {
       co_return OkStatus();
     }
-  } else if (block_device_ || statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE, &file) != 0) {
+  } else if (statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE, &file) != 0) {
     co_return OkStatus();
   }
   if (file.stx_size >= size_bytes_) {

@@ -98,6 +98,7 @@ class FileDevice final : public Device {
   int fd_ = -1;
   bool block_device_ = false;
   bool on_fuse_ = false;
+  bool size_in_memory_ = false;
   DeviceIdentity identity_;
   uint64_t size_bytes_ = 0;
   DeviceCapabilities capabilities_;

@@ -46,10 +46,12 @@ std::shared_ptr<EventHook> MakeHook(std::string command, std::chrono::millisecon
 
 }  // namespace
 
-EventLog::EventLog(std::string path, std::string hook, std::string array_name, Limits limits)
+EventLog::EventLog(std::string path, std::string hook, std::string array_name, Limits limits,
+                   std::function<bool()> may_write)
     : path_(std::move(path)),
       array_name_(std::move(array_name)),
       limits_(limits),
+      may_write_(std::move(may_write)),
       hook_(MakeHook(std::move(hook), limits.hook)) {}
 
 EventLog::~EventLog() {
@@ -61,8 +63,10 @@ EventLog::~EventLog() {
 }
 
 bool EventLog::Write(std::string line) {
-  return writing_.Post([path = path_, text = std::move(line) + "\n"] {
-    AppendEventLine(path, text, kMaxFileBytes);
+  return writing_.Post([path = path_, may_write = may_write_, text = std::move(line) + "\n"] {
+    if (!may_write || may_write()) {
+      AppendEventLine(path, text, kMaxFileBytes);
+    }
   });
 }
 

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,8 +32,11 @@ class EventLog {
     std::chrono::milliseconds hook{60'000};    // a command that takes longer is ended
     std::chrono::milliseconds closing{5'000};  // how long the destructor waits for the file
   };
-  // `path` may be empty: no file. `hook` too. `array_name` is for the hook.
-  EventLog(std::string path, std::string hook, std::string array_name, Limits limits);
+  // `path` may be empty: no file. `hook` too. `array_name` is for the hook. Before each line
+  // `may_write`, unless it is empty, says whether the file still is this array's; it may block as
+  // long as the file does, and refers to nothing that may be gone by then.
+  EventLog(std::string path, std::string hook, std::string array_name, Limits limits,
+           std::function<bool()> may_write = {});
   EventLog(std::string path, std::string hook, std::string array_name)
       : EventLog(std::move(path), std::move(hook), std::move(array_name), Limits()) {}
   // Waits for what is to be written, for a bounded time. A hook that runs is ended, what waits for
@@ -54,6 +58,7 @@ class EventLog {
   const std::string path_;
   const std::string array_name_;
   const Limits limits_;
+  const std::function<bool()> may_write_;
   const std::shared_ptr<EventHook> hook_;  // null: none
   uint64_t lost_ = 0;                      // events since the last that was queued for the file
   SideThread writing_{kMaxWaiting};

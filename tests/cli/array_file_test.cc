@@ -261,6 +261,66 @@ TEST(ArrayFile, WhoseDeviceIsGoneGetsThePlaceThatIsLeft) {
   EXPECT_EQ(array.members, (std::vector<MemberPath>{{"ssd0", "y"}, {"ssd1", "/b/new"}}));
 }
 
+// However their paths are written, and in whatever order.
+TEST(ArrayFile, WhereNothingMovedNothingIsTouched) {
+  const std::vector<MemberPath> listed = {
+      {"log0", "../l"}, {"ssd2", "./z"}, {"ssd1", "/a/y"}, {"ssd0", "b/../x"}};
+  ArrayFile array = Listing(listed, {"./s"});
+  EXPECT_FALSE(
+      array.PlaceMembers({{"ssd0", "/a/x"}, {"ssd1", "/a/y"}, {"ssd2", "/a/z"}, {"log0", "/l"}}));
+  EXPECT_EQ(array.members, listed);
+  array.MoveMember("ssd2", "/a/z");
+  EXPECT_EQ(array.members, listed);
+  // Only what moved, each in its line.
+  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/x"}, {"ssd2", "/l"}, {"log0", "/a/z"}}));
+  EXPECT_EQ(array.members,
+            (std::vector<MemberPath>{
+                {"log0", "z"}, {"ssd2", "/l"}, {"ssd1", "/a/y"}, {"ssd0", "b/../x"}}));
+  EXPECT_EQ(array.spares, std::vector<std::string>{"./s"});
+}
+
+// Comments of the owner's are lost only where there is something to write.
+TEST(ArrayFile, ChangeOfNothingWritesNothing) {
+  const TempDir dir;
+  const std::string text = std::string(kGood) + "# mine\n";
+  dir.Write("array.toml", text);
+  auto array = LoadArrayFile(dir.path());
+  ASSERT_TRUE(array.ok());
+  const auto ssd0_is_where_it_is = [&](ArrayFile& now) {
+    now.PlaceMembers({{"ssd0", (dir.path() / "ssd0").string()}});
+  };
+  ASSERT_TRUE(ChangeArrayFile(*array, ssd0_is_where_it_is).ok());
+  std::ifstream in(dir.path() / "array.toml");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+}
+
+TEST(ArrayFile, OfAnotherArrayByNowItIsNotChanged) {
+  const TempDir dir;
+  dir.Write("array.toml", kGood);
+  auto array = LoadArrayFile(dir.path());
+  ASSERT_TRUE(array.ok());
+  std::string other = kGood;
+  other[other.find('0')] = 'f';
+  dir.Write("array.toml", other);
+  const Status changed = ChangeArrayFile(*array, [](ArrayFile& now) { now.AddSpare("/dev/sdx"); });
+  ASSERT_FALSE(changed.ok());
+  EXPECT_EQ(changed.error().code, ErrorCode::kBusy);
+  EXPECT_NE(changed.error().message.find("is another array's by now"), std::string::npos)
+      << changed.error().message;
+  std::ifstream in(dir.path() / "array.toml");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), other);
+}
+
+// As a serving process says what stood there: members as they are held, spares as they were listed.
+TEST(ArrayFile, WrittenAnewAMemberIsNoSpare) {
+  const TempDir dir;
+  auto array = ParseArrayFile(kGood, dir.path() / "array.toml");
+  ASSERT_TRUE(array.ok());
+  array->spares = {"s", "./ssd0"};
+  ASSERT_TRUE(ChangeArrayFile(*array, [](ArrayFile&) {}).ok());
+  EXPECT_EQ(LoadArrayFile(dir.path())->spares, std::vector<std::string>{"s"});
+}
+
 TEST(ArrayFile, ASpareThatBecameAMemberIsNoneAnyMore) {
   ArrayFile array = Listing({{"ssd0", "x"}, {"ssd1", "y"}}, {"s", "t"});
   EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/s"}, {"ssd1", "/a/y"}}));

@@ -52,6 +52,26 @@ TEST(ScrubMarkFile, TheNewestIsThereAtTheNextOpening) {
   EXPECT_FALSE(std::filesystem::exists(ScrubMarkPath(In(directory))));
 }
 
+TEST(ScrubMarkFile, WhereAnotherArrayIsByNowNothingIsWritten) {
+  const TempDir directory;
+  ArrayFile other = In(directory);
+  other.uuid[0] = 'f';
+  other.name = "other";
+  other.members = {{"ssd0", "ssd0"}};
+  {
+    ScrubMarkFile marks(In(directory));
+    directory.Write("array.toml", FormatArrayFile(other));
+    marks.Keep(At(1));
+  }
+  EXPECT_FALSE(std::filesystem::exists(ScrubMarkPath(other)));
+  directory.Write("scrub.json", "the other's");
+  {
+    ScrubMarkFile marks(In(directory));
+    marks.Keep(std::nullopt);
+  }
+  EXPECT_TRUE(std::filesystem::exists(ScrubMarkPath(other)));
+}
+
 // A pipe that nobody reads stands for a file on a file system that hangs.
 TEST(ScrubMarkFile, AFileThatHangsHoldsNobodyUp) {
   const TempDir directory;

@@ -518,6 +518,55 @@ TEST_F(LeftOut, AsTold) {
   Close();
 }
 
+// Whatever array.toml says of it: members may have changed places.
+TEST_F(LeftOut, AsToldByPathItIsNotEvenOpened) {
+  std::filesystem::rename(At("ssd0"), At("x"));
+  std::filesystem::rename(At("ssd1"), At("ssd0"));
+  std::filesystem::rename(At("x"), At("ssd1"));
+  MemberOptions options;
+  options.without = {At("ssd1").string()};  // ssd0 by now
+  const HangingFile hangs(At("ssd1"));
+  EPLOG_NEEDS_HANGING(hangs);
+  Open(options);
+  ASSERT_NE(session_, nullptr);
+  EXPECT_FALSE(hangs.waited_for());
+  EXPECT_EQ(StateOf(0), DeviceState::kMissing);
+  EXPECT_EQ(StateOf(1), DeviceState::kOk);
+  EXPECT_EQ(session_->open_devices(), 3U);
+  ExpectContent();
+  Close();
+}
+
+TEST_F(LeftOut, AsToldByNameIsWhoSaysSoOfItself) {
+  std::filesystem::rename(At("ssd0"), At("x"));
+  std::filesystem::rename(At("ssd1"), At("ssd0"));
+  std::filesystem::rename(At("x"), At("ssd1"));
+  MemberOptions options;
+  options.without = {"ssd1"};
+  Open(options);
+  ASSERT_NE(session_, nullptr);
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  EXPECT_EQ(StateOf(1), DeviceState::kMissing);
+  EXPECT_EQ(session_->open_devices(), 3U);
+  Close();
+}
+
+// A spare that has become ssd1, which array.toml does not say yet.
+TEST_F(LeftOut, AsToldASpareThatBecameAMember) {
+  std::filesystem::rename(At("ssd1"), At("s"));
+  file_.spares = {"s"};
+  for (const std::string& device : {At("s").string(), std::string("ssd1")}) {
+    MemberOptions options;
+    options.read_only = true;
+    options.without = {device};
+    Open(options);
+    ASSERT_NE(session_, nullptr);
+    EXPECT_EQ(StateOf(1), DeviceState::kMissing) << device;
+    EXPECT_EQ(session_->open_devices(), 3U) << device;
+    session_.reset();
+  }
+}
+
 TEST_F(LeftOut, MoreThanParityAreRefusedByName) {
   std::filesystem::resize_file(At("ssd0"), kSsdBytes / 2);
   std::filesystem::remove(At("ssd1"));
@@ -571,6 +620,65 @@ TEST_F(SpareShelves, NoSpareWhereAMemberIsListed) {
   }
   EXPECT_TRUE(LoadArrayFile(file_.file).ok());
   EXPECT_EQ(BytesOnDisk(At("ssd0")), 0U) << "a refusal wrote";
+  Close();
+}
+
+// What the session says stood in array.toml, for when it is gone.
+TEST_F(SpareShelves, TheSessionIsToldWhatIsListed) {
+  Open();
+  dir_.WriteSparse("a", kSsdBytes);
+  dir_.WriteSparse("b", kSsdBytes);
+  const std::string a = At("a").string();
+  const std::string b = At("b").string();
+  {
+    FileSpareShelf shelf = Shelf();
+    ASSERT_TRUE(session_->Run(shelf.Add(a, Identity(a))).ok());
+    ASSERT_TRUE(session_->Run(shelf.Add(b, Identity(b))).ok());
+    EXPECT_EQ(session_->file().spares, (std::vector<std::string>{"a", "b"}));
+    ASSERT_TRUE(session_->Run(shelf.Remove(a)).ok());
+    EXPECT_EQ(session_->file().spares, std::vector<std::string>{"b"});
+    // Also what could not be written down.
+    dir_.Write("array.toml", "no array");
+    EXPECT_FALSE(session_->Run(shelf.Joined("ssd1", b)).ok());
+    EXPECT_TRUE(session_->file().spares.empty());
+    EXPECT_EQ(session_->file().MemberAt(b), "ssd1");
+  }
+  EXPECT_TRUE(session_->Close().ok());
+}
+
+TEST_F(SpareShelves, ASpareThatHadJoinedIsNoneAlsoReadOnly) {
+  std::filesystem::rename(At("ssd1"), At("s"));
+  file_.spares = {"s"};
+  MemberOptions options;
+  options.read_only = true;
+  Open(options);
+  EXPECT_TRUE(session_->file().spares.empty());
+  EXPECT_EQ(session_->file().MemberAt(At("s")), "ssd1");
+  session_.reset();
+}
+
+// One that nobody waits for any more may still come: until then no other is begun.
+TEST_F(SpareShelves, PlacesThatAreWrittenLateAreNotOvertaken) {
+  std::filesystem::rename(At("ssd0"), At("x"));
+  std::filesystem::rename(At("ssd1"), At("ssd0"));
+  std::filesystem::rename(At("x"), At("ssd1"));
+  dir_.WriteSparse("a", kSsdBytes);
+  dir_.WriteSparse("b", kSsdBytes);
+  HangingFile hangs(file_.file);
+  EPLOG_NEEDS_HANGING(hangs);
+  Open();
+  {
+    FileSpareShelf shelf = Shelf();
+    EXPECT_FALSE(session_->Run(shelf.Add(At("a").string(), Identity(At("a")))).ok());
+    hangs.LetGo();
+    auto now = LoadArrayFile(file_.file);
+    while (now.ok() && now->members[0].path == "ssd0") {
+      Turn(1000);
+      now = LoadArrayFile(file_.file);
+    }
+    EXPECT_TRUE(session_->Run(shelf.Add(At("b").string(), Identity(At("b")))).ok());
+    EXPECT_EQ(LoadArrayFile(file_.file)->spares, std::vector<std::string>{"b"});
+  }
   Close();
 }
 
@@ -753,6 +861,27 @@ TEST_F(SpareShelves, BlankSpareIsMarkedWhenItIsPutBack) {
     EXPECT_FALSE(again->wiped);
   }
   Close();
+}
+
+TEST_F(Sessions, EventsAreNotWrittenWhereAnotherArrayIsByNow) {
+  const auto told = [&](const std::string& text) {
+    std::ifstream in(EventsPath(file_));
+    return std::string(std::istreambuf_iterator<char>(in), {}).find(text) != std::string::npos;
+  };
+  ArrayEvent event;
+  event.text = "the first";
+  Open();
+  session_->Tell(event);
+  Close();
+  EXPECT_TRUE(told("the first"));
+  Open();
+  ArrayFile other = file_;
+  other.uuid[0] = other.uuid[0] == 'f' ? 'e' : 'f';
+  ASSERT_TRUE(WriteArrayFile(other).ok());
+  event.text = "the second";
+  session_->Tell(event);
+  Close();
+  EXPECT_FALSE(told("the second"));
 }
 
 TEST_F(SpareShelves, ArrayFileThatCouldNotBeReadIsNotWritten) {

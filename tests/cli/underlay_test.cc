@@ -1,16 +1,35 @@
 // A made-up sysfs and mount table over real files: what they are said to lie on.
 #include "cli/underlay.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "tests/cli/temp_dir.h"
+
+namespace {
+int good_entries = -1;  // of a directory, after which it cannot be read; less than 0: all
+}  // namespace
+
+// Instead of that of the C library.
+extern "C" struct dirent* readdir(DIR* directory) {
+  using Read = struct dirent* (*)(DIR*);
+  static const auto real = reinterpret_cast<Read>(::dlsym(RTLD_NEXT, "readdir"));
+  if (good_entries == 0) {
+    errno = EIO;
+    return nullptr;
+  }
+  good_entries -= good_entries > 0 ? 1 : 0;
+  return real(directory);
+}
 
 namespace eplog::cli {
 namespace {
@@ -131,6 +150,22 @@ TEST_F(Underlay, AnArrayBetween) {
   AddMount(fmt::format("2 1 0:60 / /mnt/a rw - fuse.eplog {} rw", source));
   EXPECT_EQ(Way(FileOn(makedev(0, 60)), FileSystemOf(member)), "array " + source);
   EXPECT_EQ(Way(FileOn(makedev(0, 60)), kOther), std::nullopt);
+}
+
+// As that of a device that just goes away: what was seen of them is all there is.
+TEST_F(Underlay, PartsThatCannotAllBeRead) {
+  const fs::path mapped = AddBlock("dm-0", 4001, 0);
+  fs::create_directories(mapped / "slaves");
+  for (unsigned i = 1; i <= 4; ++i) {
+    const std::string name = fmt::format("sd{}", i);
+    fs::create_symlink(AddBlock(name, 4002, i), mapped / "slaves" / name);
+  }
+  for (int good = 0; good <= 6; ++good) {  // with . and ..
+    good_entries = good;
+    EXPECT_EQ(Way(Block(4001, 0), kOther), std::nullopt);
+    EXPECT_EQ(good_entries, 0) << "it was not read at all";
+    good_entries = -1;
+  }
 }
 
 TEST_F(Underlay, CirclesEnd) {

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +19,25 @@
 #include "runtime/task_group.h"
 #include "tests/device/device_util.h"
 #include "tests/device/real_files.h"
+
+// Instead of those of the C library.
+namespace {
+int system_type = 0;  // what every file lies on; 0: what it does
+int statx_calls = 0;
+}  // namespace
+
+extern "C" int fstatfs(int fd, struct statfs* system) {
+  const auto result = static_cast<int>(::syscall(SYS_fstatfs, fd, system));
+  if (system_type != 0) {
+    system->f_type = system_type;
+  }
+  return result;
+}
+
+extern "C" int statx(int folder, const char* path, int flags, unsigned mask, struct statx* file) {
+  ++statx_calls;
+  return static_cast<int>(::syscall(SYS_statx, folder, path, flags, mask, file));
+}
 
 namespace eplog {
 namespace {
@@ -159,6 +181,19 @@ TEST_F(FileDeviceTest, AFileThatBecameShorterIsFoundByTheNextFlush) {
     EXPECT_NE(flush.error().message.find("shorter: 196608 bytes"), std::string::npos);
     ASSERT_EQ(truncate(folder_.File("member").c_str(), kSize), 0);  // too late
   }
+}
+
+// Its server is asked for the size, which may take as long as it likes: not on the loop's thread.
+TEST_F(FileDeviceTest, AFileOverANetworkThatBecameShorterIsFoundThroughTheRing) {
+  system_type = NFS_SUPER_MAGIC;
+  const auto device = Open(folder_.MakeFile("member", kSize));
+  system_type = 0;
+  ASSERT_EQ(truncate(folder_.File("member").c_str(), 65536), 0);
+  const int before = statx_calls;
+  const Status flush = Await(*loop_, device->Flush());
+  EXPECT_EQ(statx_calls, before);
+  ASSERT_FALSE(flush.ok());
+  EXPECT_NE(flush.error().message.find("shorter: 65536 bytes"), std::string::npos);
 }
 
 TEST_F(FileDeviceTest, MorePartsThanTheKernelTakesAtOnce) {

@@ -122,6 +122,59 @@ eplog spare add "$ARRAY" "$WORK/precious"  # blank now
 eplog spare remove "$ARRAY" "$WORK/precious"
 rm "$WORK/precious" "$ARRAY/made"
 
+say "== the list that is shown is the one that counts"
+make_spare n-a $SSD_BYTES
+make_spare n-b $SSD_BYTES
+rm "$ARRAY/n-a"
+start_daemon
+truncate -s $SSD_BYTES "$ARRAY/n-a"
+eplog spare add "$ARRAY" "$ARRAY/n-a"  # known, and missing until now: it goes to the end
+[ "$(status_value "v['spare0']['path'], v['spare1']['path']")" = "('$ARRAY/n-b', '$ARRAY/n-a')" ] || die "$("$EPLOG" spare list "$ARRAY")"
+eplog spare remove "$ARRAY" spare0
+[ "$(status_value "v['spare0']['path']")" = "$ARRAY/n-a" ] || die "another was removed: $("$EPLOG" spare list "$ARRAY")"
+refused 1 'is no spare of' "$EPLOG" spare remove "$ARRAY" spare1
+say "== a path that no request can carry"
+odd=$WORK/$(printf 'odd\377')
+mkdir "$odd" && truncate -s $SSD_BYTES "$odd/device" && ln -s "$odd/device" "$WORK/plain"
+refused 2 "device is not UTF-8, and the process that serves .array. cannot be told" "$EPLOG" spare add "$ARRAY" "$odd/device"
+refused 2 'is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device"
+refused 2 'is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device" --dry-run
+eplog spare add "$ARRAY" "$WORK/plain"
+eplog spare remove "$ARRAY" "$WORK/plain"
+say "== array.toml is gone, and a spare has stepped in"
+eplog fail "$ARRAY" ssd1
+wait_for "v['ssd1']['path'] == '$ARRAY/n-a' and $WHOLE"
+rm "$ARRAY/array.toml"
+eplog spare add "$ARRAY" "$ARRAY/n-b"
+[ "$(listed)" -eq 1 ] && grep -q '^path = "n-a"' "$ARRAY/array.toml" && grep -q '^path = "n-b"' "$ARRAY/array.toml" ||
+  die "written anew: $(cat "$ARRAY/array.toml")"
+eplog spare remove "$ARRAY" spare0
+rm "$ARRAY/array.toml"
+eplog fail "$ARRAY" ssd1
+eplog replace "$ARRAY" ssd1 "$ARRAY/ssd1" --force
+[ "$(listed)" -eq 0 ] && grep -q '^path = "ssd1"' "$ARRAY/array.toml" || die "written anew: $(cat "$ARRAY/array.toml")"
+wait_for "$WHOLE"
+rm "$ARRAY/n-b" "$ARRAY/n-a"
+say "== another array has taken the name of the folder"
+truncate -s $SSD_BYTES "$WORK/n-c"
+eplog spare add "$ARRAY" "$WORK/n-c"
+mv "$ARRAY" "$WORK/moved"
+"$EPLOG" create "$ARRAY" --level 5 --ssds 3 --logs 1 --device-size 10M --log-size 4M >/dev/null || die "create"
+sha256sum "$ARRAY/array.toml" >"$WORK/toml.sum"
+"$EPLOG" fail "$WORK/moved" ssd2 >"$WORK/out" 2>&1 || die "$(cat "$WORK/out")"
+OTHER=$ARRAY ARRAY=$WORK/moved
+wait_for "v['ssd2']['path'] == '$WORK/n-c' and $WHOLE"
+stop_daemon
+ARRAY=$OTHER
+sha256sum --check --status "$WORK/toml.sum" || die "the other array's was changed: $(cat "$ARRAY/array.toml")"
+[ ! -e "$ARRAY/events.jsonl" ] || die "events of another array: $(cat "$ARRAY/events.jsonl")"
+rm -r "$ARRAY" && mv "$WORK/moved" "$ARRAY"
+start_daemon
+wait_for "v['ssd2']['path'] == '$WORK/n-c' and $WHOLE"
+stop_daemon
+[ "$(listed)" -eq 0 ] || die "not written down: $(cat "$ARRAY/array.toml")"
+check_array
+
 say "== an SSD and a log device fail, one after the other"
 make_spare s-ssd $SSD_BYTES
 start_daemon

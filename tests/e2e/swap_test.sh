@@ -169,6 +169,16 @@ wait_for "$WHOLE"
 verify
 stop_daemon
 check_array
+mv "$ARRAY/ssd0" "$ARRAY/x" && mv "$ARRAY/ssd1" "$ARRAY/ssd0" && mv "$ARRAY/x" "$ARRAY/ssd1"
+(cd "$WORK" && "$EPLOG" mount array "$MNT" --read-only --without array/ssd1 >"$WORK/out" 2>&1) || die "$(cat "$WORK/out")"
+[ "$(status_value "v['ssd0']['state'], v['ssd1']['state']")" = "('missing', 'ok')" ] || die "by path: $("$EPLOG" status "$ARRAY")"
+verify
+eplog umount "$MNT"
+start_daemon --read-only --without ssd1
+[ "$(status_value "v['ssd0']['state'], v['ssd1']['state']")" = "('ok', 'missing')" ] || die "by name: $("$EPLOG" status "$ARRAY")"
+verify
+stop_daemon
+mv "$ARRAY/ssd0" "$ARRAY/x" && mv "$ARRAY/ssd1" "$ARRAY/ssd0" && mv "$ARRAY/x" "$ARRAY/ssd1"
 truncate -s 0 "$ARRAY/log0"
 start_daemon --read-only --force
 warned "log0 .* is no member and left out"
