@@ -179,6 +179,14 @@ bool SimBus::ReadsBadly(uint8_t device) const {
   });
 }
 
+bool SimBus::IsDead(uint8_t device) const {
+  return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
+    const bool ends =
+        armed.doom.style == Doom::Style::kDies || armed.doom.style == Doom::Style::kHangs;
+    return armed.met && ends && armed.doom.device == device;
+  });
+}
+
 bool SimBus::IsLate(uint8_t device) const {
   return hung_device_ >= 0 &&
          (device + fault_.devices - static_cast<uint32_t>(hung_device_)) % fault_.devices <

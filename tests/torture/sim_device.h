@@ -127,6 +127,8 @@ class SimBus {
   void ClearDooms() { dooms_.clear(); }
   [[nodiscard]] bool SomeReadBadly() const;
   [[nodiscard]] bool ReadsBadly(uint8_t device) const;
+  // No request of its is answered any more, or only with an error.
+  [[nodiscard]] bool IsDead(uint8_t device) const;
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }

@@ -511,7 +511,9 @@ void World::NoteRepaired() {
     }
     // With a threshold the array may fail it at any time.
     const bool shaky = plan_.max_read_errors != 0 && machine_->bus().ReadsBadly(device);
-    if (ok && seen_lost_.contains(device) && !missed_.contains(device) && !shaky) {
+    // It may have ceased to answer, and the array not have met that yet.
+    const bool dead = machine_->bus().IsDead(device);
+    if (ok && seen_lost_.contains(device) && !missed_.contains(device) && !shaky && !dead) {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
       look_soon_ = true;  // what it has is looked at before it changes
