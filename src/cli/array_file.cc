@@ -259,6 +259,10 @@ ArrayFile WithoutMembersAsSpares(ArrayFile array) {
   return array;
 }
 
+std::string TemporaryOf(const ArrayFile& array) {
+  return fmt::format("{}.{}.tmp", array.file.string(), ::getpid());
+}
+
 }  // namespace
 
 std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
@@ -443,8 +447,15 @@ std::string FormatArrayFile(const ArrayFile& array) {
   return out;
 }
 
+Status CheckWritable(const ArrayFile& array) {
+  const std::string temporary = TemporaryOf(array);
+  const Status written = WriteTemporary(temporary, FormatArrayFile(array));
+  ::unlink(temporary.c_str());
+  return written;
+}
+
 Status WriteArrayFile(const ArrayFile& array) {
-  const std::string temporary = fmt::format("{}.{}.tmp", array.file.string(), ::getpid());
+  const std::string temporary = TemporaryOf(array);
   Status written = WriteTemporary(temporary, FormatArrayFile(array));
   if (written.ok() && ::rename(temporary.c_str(), array.file.c_str()) != 0) {
     written = FailErrno(errno, "cannot rename to " + array.file.string());

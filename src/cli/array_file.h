@@ -89,6 +89,8 @@ std::string FormatArrayFile(const ArrayFile& array);
 // Write to array.file atomically and durably: a temporary file beside it, fsync, rename, fsync of
 // the directory.
 Status WriteArrayFile(const ArrayFile& array);
+// That could be done: the temporary file can be written. Taken away again.
+Status CheckWritable(const ArrayFile& array);
 
 // Read the file of `array` anew, change it, and write it as above if that changed anything; `array`
 // becomes what stands there. Where the file is gone, it is made of `array`. Several processes

@@ -91,7 +91,6 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
 
 Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
-  EPLOG_TRY(CheckChangeable(file));
   std::error_code error;
   ProbedDevice looked_at;  // nothing else is to be overwritten
   MadeFile made(path);
@@ -121,7 +120,16 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   EPLOG_TRY(done);
   made.Keep();
   const std::string name = MemberName(file, index);
-  return ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
+  Status listed = ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
+  if (!listed.ok()) {
+    Error told = std::move(listed).error();
+    told.message = fmt::format(
+        "{} is {} of '{}' now, but array.toml does not say so yet: {}; as "
+        "soon as it can be written, write there where {} is",
+        path.string(), name, file.name, told.message, name);
+    return Fail(std::move(told));
+  }
+  return OkStatus();
 }
 
 // ---- the dry run
@@ -224,6 +232,9 @@ int RunReplace(const ReplaceCommand& command) {
     return ReportError(kVerb, index.error());
   }
   const std::filesystem::path path = ResolveParent(command.path);
+  if (const Status can = CheckChangeable(*file); !can.ok()) {
+    return ReportError(kVerb, can.error());
+  }
   if (command.dry_run) {
     return DryRun(command, *file, *index, path);
   }

@@ -301,7 +301,7 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
 Status CheckChangeable(const ArrayFile& file) {
   const auto there = LoadArrayFile(file.file);
   if (there.ok() || there.error().code == ErrorCode::kNotFound) {
-    return OkStatus();
+    return CheckWritable(file);
   }
   return Fail(
       there.error().code,

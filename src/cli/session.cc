@@ -104,8 +104,11 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
                                    EventLog::Limits(), [file] { return !IsAnothersByNow(file); });
     session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
     open.scrub_mark = session->scrub_mark_->Keeper();
-    open.on_event = [raw = session.get()](const ArrayEvent& event) {
+    open.on_event = [raw = session.get(), who = std::string(verb)](const ArrayEvent& event) {
       raw->Tell(event);
+      if (event.kind == EventKind::kWritesDropped) {
+        Warn(who, event.text);  // not only in a file that nobody may look into
+      }
       if (event.kind == EventKind::kDeviceFailed || event.kind == EventKind::kLogDeviceLost) {
         raw->LetGoSoon();
       }

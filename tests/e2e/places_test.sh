@@ -17,6 +17,7 @@ tidy() {
   for at in "$COPY.mnt" "$WORK/m2" "$WORK/moved-mnt"; do
     "$EPLOG" umount "$at" || umount -l "$at"
   done >/dev/null 2>&1
+  umount -l "$WORK/toml.d" "$WORK/ro" 2>/dev/null
   ! mountpoint -q "$WORK" || umount -l "$WORK"
 }
 trap 'left=$?; tidy; (exit $left); put_away' EXIT
@@ -108,6 +109,23 @@ verify
 stop_daemon
 check_array
 rm -r "$ARRAY" "$COPY" "$WORK/links"
+
+say "== array.toml cannot be written: nothing is replaced"
+if [ "$(id -u)" -eq 0 ] && mkdir "$WORK/ro" && mount -t tmpfs -o size=200M none "$WORK/ro" 2>/dev/null; then
+  "$EPLOG" create "$WORK/ro" --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES >/dev/null
+  eplog fail "$WORK/ro" ssd1
+  truncate -s $SSD_BYTES "$WORK/new"
+  mkdir "$WORK/toml.d"
+  sed "s|^path = \"|&$WORK/ro/|" "$WORK/ro/array.toml" >"$WORK/toml.d/array.toml"
+  mount --bind "$WORK/toml.d" "$WORK/toml.d" && mount -o remount,ro,bind "$WORK/toml.d"
+  refused 'cannot create .*array.toml' "$EPLOG" replace "$WORK/toml.d" ssd1 "$WORK/new" --force
+  refused 'cannot create .*array.toml' "$EPLOG" replace "$WORK/toml.d" ssd1 "$WORK/new" --force --dry-run
+  cmp -n $SSD_BYTES "$WORK/new" /dev/zero || die "a refusal wrote"
+  umount "$WORK/toml.d" "$WORK/ro"
+  rm "$WORK/new"
+else
+  say "  not looked at: needs root and tmpfs"
+fi
 
 say "== members that changed places: array.toml says where they are once the array was opened"
 make_array
