@@ -157,15 +157,15 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
 }
 
 Status CheckNotServed(const ArrayFile& file) {
-  if (const auto asked = AskServer(file, {{"verb", "serving"}});
-      !asked.ok() && asked.error().code == ErrorCode::kBusy) {
-    return Fail(Error(asked.error()));  // it is stopped, say: nobody waits for it twice
-  }
   if (const auto copy = FindServerOfCopy(file)) {
     return Fail(ErrorCode::kBusy,
                 fmt::format("process {} serves {}, which has the UUID of {} ({}): one is a copy of "
                             "the other; unmount that one first",
                             copy->pid, copy->file.string(), file.Argument().string(), file.uuid));
+  }
+  if (const auto asked = AskServer(file, {{"verb", "serving"}});
+      !asked.ok() && asked.error().code == ErrorCode::kBusy) {
+    return Fail(Error(asked.error()));  // it is stopped, say, and opening it would wait
   }
   const auto server = FindServer(file);
   if (!server) {
