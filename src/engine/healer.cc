@@ -244,22 +244,10 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
 }
 
 void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
-  const Geometry& g = core_.geometry;
-  ++wrong_chunks_[g.SsdOf(stripe, index).value];
-  ArrayEvent event;
-  event.kind = kind;
-  event.device = g.DeviceName(g.SsdOf(stripe, index));
-  std::string what = "parity of stripe " + std::to_string(stripe.value);
-  const auto place = index < g.k() ? PlaceOf(*core_.state, g.Chunk(stripe, index)) : std::nullopt;
-  if (place) {
-    event.volume = place->volume;
-    event.offset_bytes = place->offset_bytes;
-    what = "volume '" + place->volume + "' offset " + std::to_string(place->offset_bytes);
-  }
-  event.text = event.device + ": " + what +
-               (kind == EventKind::kCorruptionHealed ? " was wrong and has been written anew"
-                                                     : " is wrong and cannot be decoded");
-  core_.Tell(event);
+  ++wrong_chunks_[core_.geometry.SsdOf(stripe, index).value];
+  core_.Tell(EventOf(*core_.state, kind, stripe, index,
+                     kind == EventKind::kCorruptionHealed ? "was wrong and has been written anew"
+                                                          : "is wrong and cannot be decoded"));
 }
 
 }  // namespace eplog

@@ -325,22 +325,11 @@ void Rebuilder::NoteStuck(StripeIndex stripe, uint64_t gaps) {
   if (gaps == 0 || told_.size() >= kMostTold || !told_.insert(stripe.value).second) {
     return;
   }
-  const Geometry& g = core_.geometry;
   for (; gaps != 0; gaps &= gaps - 1) {
-    const auto index = static_cast<uint32_t>(std::countr_zero(gaps));
-    ArrayEvent event;
-    event.kind = EventKind::kCorruptionLost;
-    event.device = g.DeviceName(g.SsdOf(stripe, index));
-    std::string what = "parity of stripe " + std::to_string(stripe.value);
-    const auto place = index < g.k() ? PlaceOf(*core_.state, g.Chunk(stripe, index)) : std::nullopt;
-    if (place) {
-      event.volume = place->volume;
-      event.offset_bytes = place->offset_bytes;
-      what = "volume '" + place->volume + "' offset " + std::to_string(place->offset_bytes);
-    }
-    event.text = event.device + ": " + what +
-                 " cannot be rebuilt: more of its stripe is wrong or missing than parity replaces";
-    core_.Tell(event);
+    core_.Tell(
+        EventOf(*core_.state, EventKind::kCorruptionLost, stripe,
+                static_cast<uint32_t>(std::countr_zero(gaps)),
+                "cannot be rebuilt: more of its stripe is wrong or missing than parity replaces"));
   }
 }
 

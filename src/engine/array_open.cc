@@ -1,0 +1,213 @@
+// Opening an array: assembly, recovery, taking devices back, and what force makes of damage.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/array_impl.h"
+#include "engine/recovery.h"
+#include "runtime/task_group.h"
+
+namespace eplog {
+
+namespace {
+
+// Whatever can be read is to be read: what cannot be opened as it should be is tried as it was
+// before. If nothing helps, the first refusal is told. A newer format is not for this program.
+Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<Device*> devices,
+                                                 const OpenOptions& options) {
+  const Canary canary = options.hooks != nullptr ? options.hooks->canary : Canary::kNone;
+  Task<Result<Assembly>> assembling = Assemble(std::move(devices), canary, true);
+  Result<Assembly> assembly = co_await assembling;
+  EPLOG_CO_TRY(assembly);
+  std::vector<Assembly> tries = std::move(assembly->fallbacks);
+  tries.insert(tries.begin(), std::move(*assembly));
+  std::optional<Error> refused;
+  for (Assembly& one : tries) {
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(one), options);
+    Task<Status> starting = array->Start();
+    const Status status = co_await starting;
+    if (status.ok()) {
+      co_return std::unique_ptr<Array>(std::move(array));
+    }
+    refused = refused ? refused : status.error();
+    if (refused->code == ErrorCode::kUnsupported || refused->code == ErrorCode::kInvalidArgument) {
+      break;
+    }
+  }
+  co_return Fail(std::move(*refused));
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
+                                                 OpenOptions options) {
+  if (options.read_only && options.force) {
+    Task<Result<std::unique_ptr<Array>>> opening = OpenByForce(loop, std::move(devices), options);
+    co_return co_await opening;
+  }
+  uint64_t failed = 0;
+  while (true) {
+    Task<Result<Assembly>> assembling =
+        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
+    Result<Assembly> assembly = co_await assembling;
+    EPLOG_CO_TRY(assembly);
+    assembly->failed = failed;
+    std::vector<Device*> members = assembly->devices;
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i] = members[i] != nullptr ? members[i] : assembly->away[i].device;
+    }
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
+    Task<Status> starting = array->Start();
+    Status status = co_await starting;
+    if (status.ok()) {
+      co_return std::unique_ptr<Array>(std::move(array));
+    }
+    const Error& error = status.error();
+    const bool device_failed =
+        (error.code == ErrorCode::kIo || error.code == ErrorCode::kDeviceFailed) &&
+        error.device != kNoDevice;
+    if (options.read_only || !device_failed) {
+      co_return Fail(std::move(status).error());
+    }
+    // It failed a write or flush of recovery, which begins anew without it, as after a crash.
+    failed |= uint64_t{1} << error.device;
+    std::erase(devices, members[static_cast<size_t>(error.device)]);
+  }
+}
+
+Task<Status> ArrayImpl::Start() {
+  Task<Status> starting = RecoverAndRun();
+  Status status = co_await starting;
+  if (!status.ok()) {
+    Task<void> draining = core_.rings.Drain();
+    co_await draining;
+  }
+  co_return status;
+}
+
+Task<Status> ArrayImpl::RecoverAndRun() {
+  const uint64_t start = core_.loop.NowUs();
+  const bool writing = !core_.options.read_only;
+  Status status = WriteBuffer::Check(core_, core_.options.buffers);
+  EPLOG_CO_TRY(status);
+  if (writing) {
+    // I8: a killed process leaves unflushed writes that reads would take for durable.
+    Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
+    status = co_await flush;
+    EPLOG_CO_TRY(status);
+  }
+  Recovery recovery(core_, assembly_);
+  Task<Status> analysing = recovery.Analyse();
+  status = co_await analysing;
+  EPLOG_CO_TRY(status);
+  if (writing) {
+    Task<void> taking = TakeBack();
+    co_await taking;
+    Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
+    status = co_await repairing;
+    EPLOG_CO_TRY(status);
+  } else {
+    recovery.MendInRam();
+  }
+  appender_.Open(recovery.epoch(), recovery.position(), recovery.checkpoint_place(), flusher_);
+  flusher_.Open(recovery.position().sequence, recovery.position().place);
+  checkpointer_.Open(recovery.checkpoint_sequence());
+  entries_replayed_ = recovery.entries_replayed();
+  recovery_us_ = core_.loop.NowUs() - start;
+  core_.last_request_us = core_.loop.NowUs();  // idleness is counted from here
+  if (writing) {
+    membership_.Open(recovery.position().sequence);
+    core_.loop.Spawn(appender_.Run());
+    EPLOG_CHECK(superblocks_.current().base == recovery.epoch(),
+                "I11: the epoch is marked as opened before the first foreground write");
+    keeper_.Start();
+    buffer_.Open();
+    discarder_.Open();
+    rebuilder_.Open();
+    reader_.set_on_wrong([this](StripeIndex stripe) { healer_.Report(stripe); });
+    healer_.Open();
+    watch_.Open();
+    const std::vector<Recovery::Salvaged> salvaged = recovery.TakeSalvaged();
+    Task<uint64_t> again = WriteAgain(salvaged);
+    const uint64_t written = co_await again;
+    recovery.TellDropped(written);
+    // Only now: what is written again may lie behind a volume's end, where this cleans up.
+    volumes_.Open();
+  } else {
+    std::vector<Recovery::Salvaged> salvaged = recovery.TakeSalvaged();
+    recovery.TellDropped(salvaged.size());
+    for (Recovery::Salvaged& chunk : salvaged) {
+      reader_.ReadInstead(chunk.chunk, std::move(chunk.content));
+    }
+    membership_.NoteJoining();
+    OpenBeyond();
+  }
+  co_return OkStatus();
+}
+
+// Devices that were not there at an earlier opening are part of the epoch that is to begin (those
+// that failed or were taken out while the array ran are not, I7): as joining ones, since they miss
+// what was written meanwhile. Nothing of what they say of the log is believed: their rings are
+// wiped before, and a log device has nothing that is needed once what is pending now is committed.
+Task<void> ArrayImpl::TakeBack() {
+  const Geometry& g = core_.geometry;
+  // While some know nothing of the epoch that calls it away, the next opening may be theirs, with
+  // this device as one of them: then what its ring holds may be what is needed.
+  const bool may = core_.options.take_back && assembly_.settled;
+  for (uint8_t i = 0; i < g.devices() && may; ++i) {
+    const DeviceIndex index(i);
+    const Assembly::Away& away = assembly_.away[i];
+    if (away.device == nullptr || core_.members.live(index) ||
+        superblocks_.current().members[i].state != MemberState::kLost) {
+      continue;
+    }
+    // What it has in a cache must not pass for durable.
+    Task<Status> flushing = away.device->Flush();
+    Status status = co_await flushing;
+    if (status.ok() && !g.IsLog(index)) {
+      Task<Status> wiping =
+          membership_.WipeArea(*away.device, g.ring_offset_bytes, g.ring_blocks * kBlockBytes);
+      status = co_await wiping;
+    }
+    if (!status.ok()) {
+      core_.Tell(EventKind::kDegraded, g.DeviceName(index),
+                 g.DeviceName(index) + " is back and cannot be used: " + status.error().ToString());
+      assembly_.failed |= uint64_t{1} << i;
+      continue;
+    }
+    core_.members.Join(index, *away.device);
+    NoteShown(index, *away.device);
+    superblocks_.Return(index, away.generation);
+    core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
+               g.DeviceName(index) + " is back: what it missed is being written to it");
+  }
+}
+
+// By force: more than m devices are missing, or what is there is damaged beyond what they replace.
+// The tables are known; of what they name, devices that missed something may have a part.
+void ArrayImpl::OpenBeyond() {
+  if (!assembly_.why_older.empty()) {
+    core_.NoteLogDamage(assembly_.why_older);
+  }
+  if (!assembly_.beyond.empty() && core_.log_mask() == 0) {
+    core_.NoteLogDamage(
+        "all log devices and some SSDs are missing: the newest entries of the log may have been "
+        "on just these; bring one of them back");
+  }
+  if (assembly_.beyond.empty() && core_.log_damage.empty()) {
+    return;
+  }
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    // A log device lacks what was logged since, and its place may bear anything.
+    if (assembly_.away[i].device != nullptr && i < core_.geometry.n &&
+        !core_.members.live(DeviceIndex(i))) {
+      core_.members.Lend(DeviceIndex(i), *assembly_.away[i].device);
+      core_.lent |= uint64_t{1} << i;
+    }
+  }
+  Error error;
+  error.code = assembly_.beyond.empty() ? ErrorCode::kCorrupt : ErrorCode::kTooManyFailures;
+  error.message = assembly_.beyond.empty() ? core_.log_damage : assembly_.beyond;
+  core_.Stop(error);
+}
+
+}  // namespace eplog
