@@ -27,10 +27,6 @@ struct Findings {
   ArrayStatus status;
 };
 
-bool Degraded(const ArrayStatus& status) {
-  return status.state != ArrayState::kClean && status.state != ArrayState::kActive;
-}
-
 Result<Findings> Check(const ArrayFile& file) {
   if (const auto server = FindServer(file)) {
     return Fail(
@@ -58,17 +54,9 @@ Json ToJson(const ArrayFile& file, const Findings& findings) {
   Json json = {{"array",
                 {{"uuid", findings.status.uuid},
                  {"name", findings.status.name},
-                 {"file", file.file.string()}}},
-               {"degraded", Degraded(findings.status)}};
-  json.update(ReportToJson(findings.report));
+                 {"file", file.file.string()}}}};
+  json.update(ReportToJson(findings.report, findings.status));
   return json;
-}
-
-void PrintForPeople(const Findings& findings) {
-  PrintReport(ReportToJson(findings.report), "checked", findings.status.name);
-  if (Degraded(findings.status)) {
-    Print(Paint(Colour::kYellow, "the array is degraded: ") + "see eplog status");
-  }
 }
 
 int RunCheck(const CheckCommand& command) {
@@ -80,13 +68,13 @@ int RunCheck(const CheckCommand& command) {
   if (!findings.ok()) {
     return ReportError(kVerb, findings.error());
   }
+  const Json json = ToJson(*file, *findings);
   if (command.json) {
-    PrintJson(ToJson(*file, *findings));
+    PrintJson(json);
   } else {
-    PrintForPeople(*findings);
+    PrintReport(json, "checked", findings->status.name);
   }
-  return findings->report.problems_found == 0 && !Degraded(findings->status) ? kDone
-                                                                             : kDoneWithFindings;
+  return ReportStatus(json);
 }
 
 }  // namespace

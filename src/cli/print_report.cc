@@ -11,6 +11,10 @@ constexpr size_t kShown = 20;
 
 std::string Verdict(const Json& report) {
   const auto found = report.value("problems_found", uint64_t{0});
+  if (found == 0 && report.value("degraded", false)) {
+    return "no problem in what is there; " +
+           Paint(Colour::kYellow, "the array is degraded, see eplog status");
+  }
   if (found == 0) {
     return Paint(Colour::kGreen, "all is well");
   }
@@ -43,6 +47,12 @@ void PrintReport(const Json& report, const std::string& verb, const std::string&
       report.value("rows_checked", uint64_t{0}), report.value("chunks_checked", uint64_t{0}),
       report.value("parity_checked", uint64_t{0}), report.value("log_stripes_checked", uint64_t{0}),
       report.value("metadata_blocks_checked", uint64_t{0}), array_name, Verdict(report)));
+}
+
+int ReportStatus(const Json& report) {
+  return report.value("problems_found", uint64_t{0}) != 0 || report.value("degraded", false)
+             ? kDoneWithFindings
+             : kDone;
 }
 
 }  // namespace eplog::cli

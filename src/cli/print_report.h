@@ -8,6 +8,10 @@
 namespace eplog::cli {
 
 // `report` as ReportToJson makes it; `verb` in the past tense ("checked").
+// A degraded array is not called well: what is missing was not read.
 void PrintReport(const Json& report, const std::string& verb, const std::string& array_name);
+
+// The exit status of who ran it.
+int ReportStatus(const Json& report);
 
 }  // namespace eplog::cli

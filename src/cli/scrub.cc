@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -66,6 +67,15 @@ int DryRun(const ScrubCommand& command, const ArrayFile& file) {
   return kDone;
 }
 
+// Nothing is written to the devices; only how far it came is kept, beside array.toml.
+Result<Json> Look(const ArrayFile& file, const Json& request,
+                  const std::function<Result<Json>(Session&)>& offline, ProgressBar& bar) {
+  ScrubMarkFile mark(file);
+  OpenOptions open;
+  open.scrub_mark = mark.Keeper();
+  return AskOrLook(kVerb, file, request, offline, open, bar.Sink());
+}
+
 int RunScrub(const ScrubCommand& command) {
   auto file = FindArray(kVerb, command.array);
   if (!file.ok()) {
@@ -82,10 +92,11 @@ int RunScrub(const ScrubCommand& command) {
   const auto offline = [&](Session& session) -> Result<Json> {
     auto report = session.Run(session.array().Scrub(command.repair, bar.Sink()));
     EPLOG_TRY(report);
-    return ReportToJson(*report);
+    return ReportToJson(*report, session.array().GetStatus());
   };
   const Json request = {{"verb", kVerb}, {"repair", command.repair}, {"restart", command.restart}};
-  const auto report = AskOrOpen(kVerb, *file, request, offline, bar.Sink());
+  const auto report = command.repair ? AskOrOpen(kVerb, *file, request, offline, bar.Sink())
+                                     : Look(*file, request, offline, bar);
   bar.Finish();
   if (!report.ok()) {
     return ReportError(kVerb, report.error());
@@ -105,7 +116,7 @@ int RunScrub(const ScrubCommand& command) {
       Print("nothing was changed: eplog scrub --repair heals what redundancy can replace");
     }
   }
-  return found ? kDoneWithFindings : kDone;
+  return ReportStatus(*report);
 }
 
 }  // namespace

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,9 @@
 #include "frontend/server_mark.h"
 
 namespace eplog::cli {
+
+using std::chrono::milliseconds;
+
 namespace {
 
 constexpr char kServing[] = "serving";
@@ -345,6 +350,19 @@ Json DescribeServing(const ArrayFile& file, const std::string& directory,
           {"spares", std::move(spares)}};
 }
 
+namespace {
+
+bool EndsSoon(const ServerMark& dying) {
+  constexpr int kLooks = 20;
+  constexpr milliseconds kBetween(100);
+  for (int i = 0; i < kLooks && LifeOf(dying) == ServerLife::kDying; ++i) {
+    std::this_thread::sleep_for(kBetween);
+  }
+  return LifeOf(dying) != ServerLife::kDying;
+}
+
+}  // namespace
+
 void CutMountsOfTheDying(std::string_view verb) {
   const std::vector<ServerMark> marks = AllMarks();
   for (const MountEntry& mount : ReadMountTable()) {
@@ -357,6 +375,9 @@ void CutMountsOfTheDying(std::string_view verb) {
     // The number of a mount that is gone is given away again.
     if (dying == marks.end() || serves(ServerLife::kRuns) != marks.end()) {
       continue;
+    }
+    if (EndsSoon(*dying)) {
+      continue;  // it was only just killed
     }
     const bool cut = CutConnection(mount.device);
     Warn(verb, fmt::format("process {}, which served {}, was killed and does not end; {}",

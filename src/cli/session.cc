@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -61,6 +62,21 @@ std::string VerdictText(MemberVerdict verdict) {
                                              : MemberVerdictName(verdict);
 }
 
+// Whether a person said of the log devices, one by one, that the array is to go on without them.
+bool GivesUpLogs(const ArrayFile& file, const std::vector<std::string>& without) {
+  std::set<std::string> named;
+  for (const std::string& typed : without) {
+    const std::string name = IsMemberName(typed) ? typed : file.MemberAt(ResolveParent(typed));
+    if (name.starts_with("log")) {
+      named.insert(name);
+    }
+  }
+  return !named.empty() &&
+         std::all_of(file.members.begin(), file.members.end(), [&](const MemberPath& member) {
+           return !member.name.starts_with("log") || named.contains(member.name);
+         });
+}
+
 // All on the one line of an error.
 void Append(Error& error, const std::vector<std::string>& left_out) {
   std::string all;
@@ -97,6 +113,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   EPLOG_TRY(CheckUuid(file, found));
   const std::vector<Device*> trusted = session->Trusted(file, found);
   open.read_only = options.read_only;
+  open.without_logs = GivesUpLogs(file, options.without);
   open.entropy = Entropy();
   if (!options.read_only) {
     session->events_ =
@@ -452,9 +469,10 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
 }
 
 Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& look, const OpenOptions& open) {
+                       const std::function<Result<Json>(Session&)>& look, const OpenOptions& open,
+                       const std::function<void(uint64_t, uint64_t)>& progress) {
   EPLOG_TRY(CheckTellable(file, request));
-  auto answer = AskServer(file, request);
+  auto answer = AskServer(file, request, progress);
   if (!NobodyServes(answer, file)) {
     return answer;
   }

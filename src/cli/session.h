@@ -45,7 +45,7 @@ class Session {
   // `verb` is for warnings about members that are left out: missing, or no good members. Nothing is
   // written to them; with more than m of them the array does not open. kBusy names the process that
   // holds the array.
-  // Of `open` the caller sets what he chooses; read_only and entropy are set here.
+  // Of `open` the caller sets what he chooses; read_only, without_logs and entropy are set here.
   static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& file,
                                                const MemberOptions& options, OpenOptions open = {});
   ~Session();
@@ -133,6 +133,7 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
 // The same for what only looks: the array is opened read-only.
 Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
                        const std::function<Result<Json>(Session&)>& look,
-                       const OpenOptions& open = {});
+                       const OpenOptions& open = {},
+                       const std::function<void(uint64_t, uint64_t)>& progress = {});
 
 }  // namespace eplog::cli

@@ -74,7 +74,7 @@ class WayDown {
     if (mount != mounts_.end() && mount->ours()) {
       return Below("array " + mount->source, device, [&] { return FromArray(mount->source); });
     }
-    if (FromBlock(device)) {
+    if (FromBlock(device) || (mount != mounts_.end() && FromUpper(*mount, device))) {
       return true;
     }
     // btrfs and the like have numbers of their own.
@@ -83,6 +83,19 @@ class WayDown {
                             : std::optional(PlaceOf(mount->source));
     return source && source->ok() && (*source)->identity.block &&
            FromBlock((*source)->identity.device);
+  }
+
+  // An overlay: what is written to it lies in another directory.
+  bool FromUpper(const MountLine& mount, dev_t device) {
+    constexpr std::string_view kUpper = ",upperdir=";
+    const std::string options = "," + mount.options;
+    const size_t found = mount.type == "overlay" ? options.find(kUpper) : std::string::npos;
+    if (found == std::string::npos) {
+      return false;
+    }
+    const size_t begin = found + kUpper.size();
+    const auto upper = PlaceOf(options.substr(begin, options.find(',', begin) - begin));
+    return upper.ok() && Below("overlay", device, [&] { return From(*upper); });
   }
 
   bool FromArray(const std::string& source) {

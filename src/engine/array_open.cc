@@ -36,6 +36,17 @@ Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<De
   co_return Fail(std::move(*refused));
 }
 
+// What flushes promised is given up by who owns it, not by an opening.
+Status CheckLogs(const Assembly& assembly, const OpenOptions& options) {
+  const bool asked_for = options.without_logs || (options.hooks != nullptr &&
+                                                  options.hooks->canary == Canary::kLogsGivenUp);
+  const std::string why = asked_for ? "" : WhyLogsAreNeeded(assembly);
+  return why.empty() ? OkStatus()
+                     : Status(Fail(ErrorCode::kTooManyFailures,
+                                   why + ", or give that up by mounting --without each of them, or "
+                                         "mount with --read-only --force to read what is left"));
+}
+
 }  // namespace
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
@@ -50,6 +61,8 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
         Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
+    const Status logs = CheckLogs(*assembly, options);
+    EPLOG_CO_TRY(logs);
     assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;
     for (size_t i = 0; i < members.size(); ++i) {
@@ -190,8 +203,8 @@ void ArrayImpl::OpenBeyond() {
   }
   if (!assembly_.beyond.empty() && core_.log_mask() == 0) {
     core_.NoteLogDamage(
-        "all log devices and some SSDs are missing: the newest entries of the log may have been "
-        "on just these; bring one of them back");
+        "no log device is there: the newest entries of the log may have been on these alone; bring "
+        "one of them back");
   }
   if (assembly_.beyond.empty() && core_.log_damage.empty()) {
     return;

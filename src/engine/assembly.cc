@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "eplog/options.h"
+
 namespace eplog {
 namespace {
 
@@ -374,6 +376,28 @@ std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember
   return enough.ok() ? "" : enough.error().message + HowToGoBack(assembly, found, canary);
 }
 
+// A log device that was known to be lost or failed took nothing with it: before that was written
+// down the rings had what was flushed.
+std::string WhyLogsAreNeeded(const Assembly& assembly) {
+  const Superblock& winner = assembly.winner;
+  const Geometry& g = winner.geometry;
+  std::string relied_on;
+  for (uint8_t i = static_cast<uint8_t>(g.n); i < g.devices(); ++i) {
+    if (assembly.devices[i] != nullptr) {
+      return "";
+    }
+    if (winner.members[i].is_live()) {
+      relied_on += (relied_on.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i));
+    }
+  }
+  if (relied_on.empty() || winner.journal_mode != static_cast<uint8_t>(JournalMode::kLog)) {
+    return "";
+  }
+  return "in journal mode 'log' what was flushed last may be only on the log devices, and none is "
+         "there: bring back " +
+         relied_on;
+}
+
 namespace {
 
 // What force may try when an assembly cannot be opened: older checkpoints that some still name,
@@ -442,6 +466,9 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
   if (!assembly->beyond.empty() && !force) {
     co_return Fail(ErrorCode::kTooManyFailures,
                    assembly->beyond + ", or mount with --read-only --force to read what is left");
+  }
+  if (force && assembly->beyond.empty()) {
+    assembly->beyond = WhyLogsAreNeeded(*assembly);
   }
   if (force) {
     AddFallbacks(*assembly, *found, canary);

@@ -64,6 +64,9 @@ Status CheckEnough(const Assembly& assembly);
 // The same in words, with what would help; empty if there are enough.
 std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
                          Canary canary);
+// Journal mode `log`, and of the log devices that flushes relied on none is there: what would be
+// given up by going on; empty if nothing is.
+std::string WhyLogsAreNeeded(const Assembly& assembly);
 // Why a device cannot hold what its superblock says; empty if it can.
 std::string WhyTruncated(const FoundMember& item);
 

@@ -47,8 +47,9 @@ enum class Canary : uint8_t {
   kTailCut,             // recovery cuts the log where a record is not whole (I8)
   kDropUntold,          // and says nothing of what it drops (P7)
   kOlderRefused,        // where older copies leave no valid epoch, nothing opens (I11)
+  kLogsGivenUp,         // mode `log` opens without its logs, unasked (P2)
 };
-inline constexpr int kCanaries = 34;
+inline constexpr int kCanaries = 35;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

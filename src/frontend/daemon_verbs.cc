@@ -188,7 +188,7 @@ Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
   Task<Result<CheckReport>> scrubbing = array_.Scrub(heal, std::move(progress));
   Result<CheckReport> report = co_await scrubbing;
   EPLOG_CO_TRY(report);
-  co_return ReportToJson(*report);
+  co_return ReportToJson(*report, array_.GetStatus());
 }
 
 // As plan_json.h says. A verb of its own: a process that does not know it must not take a question

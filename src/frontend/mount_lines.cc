@@ -61,7 +61,8 @@ std::vector<MountLine> ParseMounts(const std::string& mountinfo) {
                       .device = makedev(major_number, minor_number),
                       .directory = Unescape(fields[4]),
                       .type = dash[1],
-                      .source = Unescape(dash[2])});
+                      .source = Unescape(dash[2]),
+                      .options = fields.end() - dash > 3 ? Unescape(dash[3]) : ""});
   }
   return mounts;
 }

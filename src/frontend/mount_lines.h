@@ -20,6 +20,7 @@ struct MountLine {
   std::string directory;
   std::string type;
   std::string source;
+  std::string options;  // of the file system, separated by commas
   [[nodiscard]] bool ours() const { return type == kMountType; }
 };
 

@@ -21,7 +21,7 @@ Json OrNull(const std::string& text) {
 
 }  // namespace
 
-Json ReportToJson(const CheckReport& report) {
+Json ReportToJson(const CheckReport& report, const ArrayStatus& status) {
   Json problems = Json::array();
   Json findings = Json::array();
   for (const Finding& finding : report.findings) {
@@ -42,6 +42,7 @@ Json ReportToJson(const CheckReport& report) {
           {"problems_found", report.problems_found},
           {"healed", report.healed},
           {"lost", report.lost},
+          {"degraded", status.state != ArrayState::kClean && status.state != ArrayState::kActive},
           {"problems", problems},
           {"findings", findings}};
 }

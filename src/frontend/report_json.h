@@ -7,7 +7,8 @@
 
 namespace eplog {
 
-[[nodiscard]] Json ReportToJson(const CheckReport& report);
+// With "degraded": what is missing, or on its way back, could not be verified.
+[[nodiscard]] Json ReportToJson(const CheckReport& report, const ArrayStatus& status);
 // {"lost_bytes","lost":[{"volume","offset_bytes","length_bytes"}...],"log_damage": text or null}
 [[nodiscard]] Json LossToJson(const LossReport& report);
 

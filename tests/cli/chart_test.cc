@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
-#include <regex>
 
 namespace eplog::cli {
 namespace {
@@ -17,9 +17,15 @@ struct Dot {
 // The points that a picture shows.
 std::vector<Dot> Dots(const std::string& svg) {
   std::vector<Dot> dots;
-  const std::regex circle("<circle cx=\"([-0-9.]+)\" cy=\"([-0-9.]+)\" r=\"3.2\"");
-  for (std::sregex_iterator it(svg.begin(), svg.end(), circle), end; it != end; ++it) {
-    dots.push_back({std::stod((*it)[1]), std::stod((*it)[2])});
+  const std::string circle = "<circle ";
+  for (size_t at = svg.find(circle); at != std::string::npos; at = svg.find(circle, at + 1)) {
+    Dot dot{};
+    int end = 0;
+    if (std::sscanf(svg.c_str() + at, R"(<circle cx="%lf" cy="%lf" r="3.2"%n)", &dot.x, &dot.y,
+                    &end) == 2 &&
+        end != 0) {
+      dots.push_back(dot);
+    }
   }
   return dots;
 }
@@ -79,10 +85,14 @@ TEST(RenderSvg, LabelsDoNotLieOnEachOther) {
   }
   const std::string svg = RenderSvg(chart);
   std::vector<double> places;
-  const std::regex label(
-      "y=\"([0-9.]+)\" font-size=\"13\" text-anchor=\"start\"[^>]*>(line|other)<");
-  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it) {
-    places.push_back(std::stod((*it)[1]));
+  const std::string label = R"( font-size="13" text-anchor="start")";
+  for (size_t at = svg.find(label); at != std::string::npos; at = svg.find(label, at + 1)) {
+    const size_t text = svg.find('>', at) + 1;
+    const std::string words = svg.substr(text, svg.find('<', text) - text);
+    const size_t y = svg.rfind("y=\"", at);
+    if (words == "line" || words == "other") {
+      places.push_back(std::stod(svg.substr(y + 3)));
+    }
   }
   ASSERT_EQ(places.size(), 7U);
   std::sort(places.begin(), places.end());

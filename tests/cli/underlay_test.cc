@@ -128,6 +128,17 @@ TEST_F(Underlay, AFileSystemWithNumbersOfItsOwn) {
   EXPECT_EQ(Way(FileOn(makedev(0, 51), 78), FileSystemOf(file)), std::nullopt);
 }
 
+TEST_F(Underlay, AnOverlay) {
+  const fs::path upper = dir_.path() / "upper";
+  fs::create_directories(upper);
+  AddMount(
+      fmt::format("77 1 0:50 / /mnt/o rw - overlay overlay rw,lowerdir=/etc,upperdir={},work=/w",
+                  upper.string()));
+  EXPECT_EQ(Way(FileOn(makedev(0, 50), 77), FileSystemOf(upper)), "overlay");
+  EXPECT_EQ(Way(FileOn(makedev(0, 50), 77), kOther), std::nullopt);
+  EXPECT_EQ(Way(FileOn(makedev(0, 50), 78), FileSystemOf(upper)), std::nullopt);
+}
+
 TEST_F(Underlay, ABackingFileThatIsDeleted) {
   AddLoop(3, "/mnt/a/b/file (deleted)");
   AddMount("1 1 8:1 / / rw - ext4 /dev/sda1 rw");

@@ -230,6 +230,43 @@ mountpoint -q "$MNT" || die "umount of an array that is not mounted unmounted an
 stop_daemon
 rm -r "$ARRAY" "$ARRAY.old"
 
+say "== a scrub that does not repair writes to no device, and does not call a degraded array well"
+make_array
+mv "$ARRAY/ssd1" "$WORK/away"
+before=$(cat "$ARRAY"/ssd* "$ARRAY"/log* | sha256sum)
+status=0
+"$EPLOG" scrub "$ARRAY" >"$WORK/out" 2>"$WORK/err" || status=$?
+[ $status -eq 3 ] || die "exit status $status of a scrub of a degraded array: $(cat "$WORK/out" "$WORK/err")"
+grep -q 'no problem in what is there; the array is degraded' "$WORK/out" || die "$(cat "$WORK/out")"
+[ "$before" = "$(cat "$ARRAY"/ssd* "$ARRAY"/log* | sha256sum)" ] || die "a scrub without --repair wrote to the devices"
+mv "$WORK/away" "$ARRAY/ssd1"
+[ "$(states "$ARRAY")" = none ] || die "after a look these are not ok: $(states "$ARRAY")"
+eplog scrub "$ARRAY"
+rm -r "$ARRAY"
+
+say "== mode log: what only the log devices have is not given up unasked"
+create_array --level 5 --ssds 3 --logs 1 --journal log --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+dd if=/dev/urandom of="$MNT/disk" bs=4k count=1 seek=100 conv=notrunc,fsync status=none || die "a write fails"
+sha256sum "$MNT/disk" >"$WORK/sum"
+kill_daemon
+mv "$ARRAY/log0" "$WORK/away"
+refused "none is there: bring back log0, or give that up by mounting --without each" "$EPLOG" mount "$ARRAY" "$MNT"
+refused "bring back log0" "$EPLOG" volume create "$ARRAY" other 1M
+{ "$EPLOG" status "$ARRAY" 2>/dev/null || [ $? -eq 3 ]; } | grep -q 'bring back log0' || die "status does not say what is missing"
+mv "$WORK/away" "$ARRAY/log0"
+start_daemon
+verify
+kill_daemon
+rm "$ARRAY/log0"
+start_daemon --without log0
+kill_daemon
+start_daemon  # said once
+stop_daemon
+rm -r "$ARRAY"
+
 if [ "$(id -u)" -eq 0 ]; then
   say "== what is mounted over a mount is not taken away in its place"
   make_array

@@ -111,6 +111,7 @@ std::string Coverage::ToString() const {
       {"what-if crashes", probes},
       {"  with devices lost", lossy_probes},
       {"  judged by mode log", weak_probes},
+      {"  without its logs, unasked", unasked_probes},
       {"full checks", full_checks},
       {"devices that died", doomed[0]},
       {"failed writes", doomed[1]},

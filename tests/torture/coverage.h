@@ -36,9 +36,10 @@ struct Coverage {
   uint64_t degraded_openings = 0;
   uint64_t stale_returns = 0;
   uint64_t clean_restarts = 0;
-  uint64_t probes = 0;        // what-if crashes, recovered in RAM
-  uint64_t lossy_probes = 0;  // of them with devices lost
-  uint64_t weak_probes = 0;   // of them judged by the weaker rule of journal mode log
+  uint64_t probes = 0;          // what-if crashes, recovered in RAM
+  uint64_t lossy_probes = 0;    // of them with devices lost
+  uint64_t weak_probes = 0;     // of them judged by the weaker rule of journal mode log
+  uint64_t unasked_probes = 0;  // of them without its logs, which were not given up
   uint64_t full_checks = 0;
   std::array<uint64_t, kFailures> doomed{};  // devices that failed while running, by Doom::Style
   // Crashes in a phase with a failure of each style since the last opening was complete.

@@ -93,6 +93,10 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
     inspection.failed = inspection.done = true;
     co_return;
   }
+  if (!result.ok() && inspection.may_refuse && result.error().code == ErrorCode::kTooManyFailures) {
+    inspection.done = true;
+    co_return;
+  }
   if (!result.ok()) {
     inspection.wrong = std::string("refused to open: ") + ErrorCodeName(result.error().code) +
                        ": " + result.error().ToString();

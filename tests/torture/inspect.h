@@ -30,6 +30,7 @@ struct Inspection {
   bool full_check = false;  // Array::Check must find nothing
   bool whole = false;       // every device must be ok
   bool close = false;       // at the end
+  bool may_refuse = false;  // for want of devices
   bool tolerant =
       false;  // faults are injected: an error ends the inspection, which then says so by `failed`
   Harm* harm = nullptr;  // if set, what reads wrong is noted there

@@ -53,7 +53,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "rename-unflushed",
                                                         "tail-cut",
                                                         "drop-untold",
-                                                        "older-refused"};
+                                                        "older-refused",
+                                                        "logs-given-up"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

@@ -82,6 +82,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.entropy = random_.Next();
   options.hooks = &hooks;
   options.max_read_errors = plan_.max_read_errors;
+  options.without_logs = true;
   options.max_corrupt_chunks = 0;  // who lies may be any of them: tested elsewhere
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
@@ -612,10 +613,16 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
   without.insert(forgetful.begin(), forgetful.end());
   inspection.weak =
       plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
+  if (inspection.weak && AllLogsIn(lost) && factory_.survives_failures() && random_.OneIn(2)) {
+    inspection.options.without_logs = false;  // what opens all the same has lost nothing
+    inspection.weak = false;
+    inspection.may_refuse = true;
+  }
   inspection.full_check = full_check && forgetful.empty();
   inspection.whole = lost.empty();
   inspection.close = random_.OneIn(2);
   coverage_.weak_probes += inspection.weak ? 1 : 0;
+  coverage_.unasked_probes += inspection.may_refuse ? 1 : 0;
   const uint64_t writes = copy.WritesSubmitted();
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done; });

@@ -1,0 +1,140 @@
+// Journal mode `log`: what was flushed last may be on the log devices alone. Going on without all
+// of them gives that up, and is done only where it was asked for (P2).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint32_t kSsdCount = 5;
+constexpr uint32_t kParity = 2;
+constexpr uint64_t kChunk = 4096;
+constexpr uint64_t kSize = 64 * kChunk;
+constexpr uint64_t kBothLogs = uint64_t{3} << kSsdCount;
+constexpr uint64_t kFirstLog = uint64_t{1} << kSsdCount;
+
+enum class How : uint8_t { kPlain, kReadOnly, kForced, kWithoutLogs };
+
+class WithoutLogs : public ::testing::Test {
+ protected:
+  // Whole stripes with a checkpoint behind them, then one chunk that is flushed.
+  void Make(JournalMode journal) {
+    ArrayShape shape;
+    shape.n = kSsdCount;
+    shape.m = kParity;
+    shape.ssd_bytes = uint64_t{8} << 20;
+    shape.log_bytes = uint64_t{4} << 20;
+    shape.journal = journal;
+    test_ = std::make_unique<TestArray>(shape);
+    volume_ = test_->CreateVolume("v", kSize);
+    Write(0, kSize);
+    ASSERT_TRUE(test_->Close().ok());
+    test_->Open();
+    Write(7 * kChunk, kChunk);
+  }
+  void Write(uint64_t offset, uint64_t length) {
+    last_ = RandomBytes(random_, length);
+    ASSERT_TRUE(test_->Write(volume_, offset, last_).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  }
+  Status Open(uint64_t without, How how = How::kPlain) {
+    std::vector<Device*> devices;
+    for (uint32_t i = 0; i < kSsdCount + kParity; ++i) {
+      if ((without >> i & 1) == 0) {
+        devices.push_back(test_->Devices()[i]);
+      }
+    }
+    OpenOptions options;
+    options.entropy = ++lives_;
+    options.read_only = how == How::kReadOnly || how == How::kForced;
+    options.force = how == How::kForced;
+    options.without_logs = how == How::kWithoutLogs;
+    auto opened = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+    if (!opened.ok()) {
+      return Fail(std::move(opened).error());
+    }
+    test_->array = std::move(*opened);
+    return OkStatus();
+  }
+  bool HasNewest() {
+    Buffer buffer = test_->pool.Get(kChunk);
+    const auto into = buffer.span();
+    EXPECT_TRUE(RunTask(test_->loop, test_->array->Read(volume_, 7 * kChunk, into)).ok());
+    return std::equal(into.begin(), into.end(), last_.begin());
+  }
+  uint64_t Writes() {
+    uint64_t writes = 0;
+    for (uint32_t i = 0; i < kSsdCount + kParity; ++i) {
+      writes += test_->counter(i).counters().writes;
+    }
+    return writes;
+  }
+
+  Random random_{5};
+  std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
+  std::vector<std::byte> last_;
+  uint64_t lives_ = 100;
+};
+
+TEST_F(WithoutLogs, AreNotGivenUpUnasked) {
+  Make(JournalMode::kLog);
+  test_->Kill();
+  const uint64_t writes = Writes();
+  for (const How how : {How::kPlain, How::kReadOnly}) {
+    const Status refused = Open(kBothLogs, how);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kTooManyFailures);
+    EXPECT_NE(refused.error().message.find("bring back log0, log1"), std::string::npos)
+        << refused.error().message;
+    EXPECT_NE(refused.error().message.find("--without"), std::string::npos);
+  }
+  EXPECT_EQ(Writes(), writes);
+  ASSERT_TRUE(Open(kFirstLog).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
+TEST_F(WithoutLogs, ForceShowsWhatIsLeftAndSaysWhatMayBeOld) {
+  Make(JournalMode::kLog);
+  test_->Kill();
+  ASSERT_TRUE(Open(kBothLogs, How::kForced).ok());
+  const auto lost = RunTask(test_->loop, test_->array->FindLost());
+  ASSERT_TRUE(lost.ok());
+  EXPECT_NE(lost->log_damage.find("no log device"), std::string::npos) << lost->log_damage;
+  test_->Kill();
+}
+
+TEST_F(WithoutLogs, WhatWasGivenUpOnceIsNotAskedForAgain) {
+  Make(JournalMode::kLog);
+  test_->Kill();
+  ASSERT_TRUE(Open(kBothLogs, How::kWithoutLogs).ok());
+  Write(7 * kChunk, kChunk);
+  test_->Kill();
+  ASSERT_TRUE(Open(kBothLogs).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
+TEST_F(WithoutLogs, ThoseThatWereLostBeforeTookNothingWithThem) {
+  Make(JournalMode::kLog);
+  for (uint32_t i = kSsdCount; i < kSsdCount + kParity; ++i) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(i, "told to")).ok());
+  }
+  Write(7 * kChunk, kChunk);
+  test_->Kill();
+  ASSERT_TRUE(Open(kBothLogs).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
+TEST_F(WithoutLogs, ModeFullNeedsNone) {
+  Make(JournalMode::kFull);
+  test_->Kill();
+  ASSERT_TRUE(Open(kBothLogs).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
+}  // namespace
+}  // namespace eplog
