@@ -209,7 +209,15 @@ int RunAssemble(const AssembleCommand& command) {
     return ReportError(
         kVerb, Fail(ErrorCode::kNotFound, "no member of an array is among these devices").value());
   }
-  return FindingsStatus(document);
+  const int status = FindingsStatus(document);
+  if (status == kFailed) {
+    const Json& array = document["arrays"].front();
+    return ReportError(kVerb, Fail(ErrorCode::kTooManyFailures,
+                                   fmt::format("'{}' cannot be opened from these: {}",
+                                               array.value("name", ""), array.value("why_not", "")))
+                                  .value());
+  }
+  return status;
 }
 
 }  // namespace

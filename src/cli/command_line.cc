@@ -128,6 +128,17 @@ void DeclareVerbs(CLI::App& app, Run& run) {
   AddReplay(app, run);
 }
 
+// A script's variable that was not set: the complaint.
+std::optional<std::string> EmptyArgument(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    const auto& given = option->results();
+    if (option->get_positional() && std::find(given.begin(), given.end(), "") != given.end()) {
+      return fmt::format("{} is empty: nothing stands between its quotes", option->get_name(true));
+    }
+  }
+  return std::nullopt;
+}
+
 // Where a verb is expected but none is given or known: the complaint.
 std::optional<std::string> MissingVerb(const CLI::App& app, const std::vector<std::string>& args,
                                        size_t at) {
@@ -189,6 +200,11 @@ int RunCommandLine(std::vector<std::string> args) {
     std::string name;
     const CLI::App* verb = ChosenVerb(app, name);
     return FinishOutput(ReportUsage(name, Explain(*verb, name, error)));
+  }
+  std::string name;
+  const CLI::App* verb = ChosenVerb(app, name);
+  if (const auto complaint = EmptyArgument(*verb)) {
+    return FinishOutput(ReportUsage(name, *complaint));
   }
   return FinishOutput(run());
 }

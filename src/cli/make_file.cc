@@ -41,6 +41,12 @@ bool IsAmongDevices(const std::filesystem::path& path) {
 }
 
 Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path_, ignored)) {
+    return Fail(
+        ErrorCode::kNotFound,
+        fmt::format("{} is a link to nothing; give what it should lead to", path_.string()));
+  }
   if (IsAmongDevices(path_)) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no {}, and files are not made in /dev", path_.string()));
@@ -49,7 +55,6 @@ Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no {}; --make-file makes a file there", path_.string()));
   }
-  std::error_code ignored;
   const std::filesystem::path folder = path_.parent_path();
   return std::filesystem::exists(folder, ignored) ? CheckCandidate(file, folder) : OkStatus();
 }

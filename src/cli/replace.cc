@@ -76,7 +76,8 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
   own = own.empty() && listed != MemberName(file, index) ? listed : own;
   if (!own.empty() && !force) {
     return Fail(ErrorCode::kExists,
-                fmt::format("{} is {} of this array; --force takes it as an empty device",
+                fmt::format("{} is {} of this array; if the array has lost it, --force takes "
+                            "it as an empty device",
                             path.string(), own));
   }
   auto content = FindContent(path, *probed);

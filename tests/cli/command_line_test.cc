@@ -75,6 +75,17 @@ TEST(CommandLine, WrongArgumentsAreOneLine) {
             std::string::npos);
 }
 
+// As of a variable of a script that was never set.
+TEST(CommandLine, EmptyArgumentsAreNamed) {
+  for (const Words& words : {Words{"status", ""}, Words{"mount", "a", ""}, Words{"mount", "", "m"},
+                             Words{"replace", "a", "ssd1", ""}, Words{"spare", "add", "a", ""},
+                             Words{"assemble", "a", ""}}) {
+    const Outcome outcome = RunWords(words);
+    EXPECT_EQ(outcome.status, kWrongUsage) << outcome.err;
+    EXPECT_NE(outcome.err.find(" is empty: "), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(CommandLine, ArgumentsMayLookLikeVerbs) {
   const Outcome outcome = RunWords({"volume", "create", "/no/such/array", "status", "1G"});
   EXPECT_EQ(outcome.status, kFailed);

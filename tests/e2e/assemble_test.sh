@@ -104,6 +104,10 @@ holds_data bad
 # Members are still known by their names, though one is not listed before them.
 run 0 "$EPLOG" fail bad ssd3 --dry-run --json
 is "$(json 'd["device"], d["path"].split("/")[-1]')" "('ssd3', 'ssd3')"
+ln -s nowhere bad/dangling
+untouched bad run 1 "$EPLOG" replace bad ssd1 bad/dangling --dry-run
+grep -q 'is a link to nothing' "$WORK/err" || fail "$(cat "$WORK/err")"
+rm bad/dangling
 run 0 "$EPLOG" replace bad ssd1 bad/ssd1-new
 run 0 "$EPLOG" rebuild bad
 run 0 "$EPLOG" status bad
@@ -112,6 +116,7 @@ fresh
 rm bad/ssd1 bad/ssd3 bad/log0 bad/array.toml
 untouched bad run 1 "$EPLOG" assemble bad
 has "cannot be opened: more than 2 members are missing: ssd1, ssd3, log0; bring back at least 1"
+grep -q "cannot be opened from these: more than 2" "$WORK/err" || fail "nothing on standard error: $(cat "$WORK/err")"
 untouched bad run 1 "$EPLOG" assemble bad -o bad
 refused_with "cannot be opened from these"
 
