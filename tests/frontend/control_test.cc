@@ -109,7 +109,9 @@ class Served {
     EPLOG_CHECK(raw->RunUntil([this] { return stopped_ || (stop_ && abandon_); }), "stuck");
     if (!stopped_) {
       raw->Abort();
-      static_cast<void>(server->release());  // its tasks did not end
+      // Its tasks did not end: it must not die, and nobody is to call it forgotten.
+      static auto& abandoned = *new std::vector<ControlServer*>();
+      abandoned.push_back(server->release());
     }
   }
   Task<void> WaitForStop(IoUringLoop* loop, ControlServer* server) {
