@@ -127,6 +127,8 @@ std::string Coverage::ToString() const {
       {"what-if damages", damaged},
       {"  beyond parity", damaged_beyond},
       {"  refused to open", damaged_refused},
+      {"  superblocks", damaged_superblocks},
+      {"  struck while it was mended", damaged_struck},
       {"  chunks harmed", damaged_chunks},
       {"devices taken back", taken_back},
       {"older copies put back", went_back},

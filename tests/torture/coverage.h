@@ -48,7 +48,9 @@ struct Coverage {
   uint64_t damaged = 0;  // what-if crashes with damage of any kind, judged by its blast radius
   uint64_t damaged_beyond = 0;   // of them, more than parity can replace
   uint64_t damaged_refused = 0;  // openings in these
-  uint64_t damaged_chunks = 0;   // unreadable, or old and told, in these
+  uint64_t damaged_superblocks = 0;
+  uint64_t damaged_struck = 0;  // openings in these that were cut short
+  uint64_t damaged_chunks = 0;  // unreadable, or old and told, in these
   uint64_t scrubs = 0;
   uint64_t scrub_findings = 0;
   uint64_t healed = 0;      // chunks, by scrubs

@@ -4,8 +4,8 @@
 // What is asked is the blast radius. A sector of a slot or a log chunk takes that chunk with it,
 // and what of its log stripe and of its row was on devices that are lost. Metadata has m + 1
 // copies: as long as no more than m devices are lost or have damaged metadata, the array opens, and
-// that takes nothing. All else reads right. What does not is an error, or is older than a flush and
-// the array has said so (writes_dropped).
+// that takes nothing. A device with a damaged superblock may count as lost. All else reads right.
+// What does not is an error, or is older than a flush and the array has said so (writes_dropped).
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,6 +24,15 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
   }
   const uint64_t metadata_of = there[random_.Below(there.size())];
   DeviceSet without = damaged.lost;
+  uint64_t lost = damaged.lost.size();
+  if (random_.OneIn(4)) {
+    const uint8_t device = there[random_.Below(there.size())];
+    if (DamageSuperblocks(copy, device)) {
+      hit.insert(device);
+      without.insert(device);
+      ++lost;
+    }
+  }
   // Or what every SSD was given last: likely more than m chunks of one log stripe.
   const bool newest = random_.OneIn(3);
   const uint64_t units = newest ? there.size() : random_.Between(1, random_.OneIn(3) ? 8 : 3);
@@ -46,7 +55,7 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
       if (metadata || log) {
         without.insert(device);
       }
-      damaged.most_harmed += metadata ? 0 : 1 + 2 * damaged.lost.size();
+      damaged.most_harmed += metadata ? 0 : 1 + 2 * lost;
       Say("DAMAGE of " + Names(plan_, {device}) + (metadata ? ", metadata" : "") +
           (plan.unreadable ? ", unreadable" : ""));
     }
@@ -54,6 +63,24 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
   damaged.beyond_metadata = without.size() > plan_.create.parity;
   // In mode log what is flushed may have its only headers on the log devices.
   damaged.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
+}
+
+// One of its two copies, or both.
+bool World::DamageSuperblocks(Machine& copy, uint8_t device) {
+  bool any = false;
+  const uint64_t which = random_.Below(3);
+  SimDevice::RotPlan plan;
+  plan.unreadable = random_.OneIn(3);
+  for (uint64_t i = 0; i < std::size(kSuperblockCopyOffset); ++i) {
+    plan.from_bytes = kSuperblockCopyOffset[i];
+    plan.to_bytes = plan.from_bytes + kSuperblockCopyBytes;
+    any = (which != i && copy.device(device).Rot(random_, plan)) || any;
+  }
+  if (any) {
+    ++coverage_.damaged_superblocks;
+    Say("DAMAGE of superblocks of " + Names(plan_, {device}));
+  }
+  return any;
 }
 
 // `told`: of how many chunks the array said that they may be old, so far.
@@ -77,6 +104,9 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
   coverage_.damaged_refused += inspection.done && !inspection.opened ? 1 : 0;
   if (driven == Driven::kStalled) {
     inspection.wrong = "stalled";
+  } else if (driven == Driven::kStricken) {
+    inspection.wrong.clear();  // what was being mended is looked at when it is opened again
+    ++coverage_.damaged_struck;
   } else if (!copy.bus().complaint().empty()) {
     inspection.wrong = "device misused: " + copy.bus().complaint();
   } else if (damaged.beyond_metadata) {
@@ -117,9 +147,15 @@ void World::ProbeDamage() {
   Machine writing(copy, random_.Next());
   uint64_t told = 0;
   uint64_t told_writing = 0;
-  // What one opening for writing makes of it, the next one finds.
+  // What one opening for writing makes of it, the next one finds; also if it was cut short. (Beyond
+  // parity that may take what was dropped and was to be written again.)
+  if (!beyond && random_.OneIn(2)) {
+    writing.bus().Arm(
+        {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
+  }
   if (OpenDamaged(copy, damaged, true, told) &&
       OpenDamaged(writing, damaged, false, told_writing)) {
+    writing.bus().Disarm();
     writing.Crash(random_, true);
     damaged.what += ", opened again";
     OpenDamaged(writing, damaged, true, told_writing);

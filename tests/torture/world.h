@@ -67,6 +67,7 @@ class World {
     bool weak = false;             // as in journal mode log without the logs
   };
   void Damage(Machine& copy, DeviceSet& hit, Damaged& damaged);
+  bool DamageSuperblocks(Machine& copy, uint8_t device);
   bool OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told);
   void Probe(bool with_losses);
   void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
