@@ -4,10 +4,16 @@ JOBS ?= $(shell nproc)
 SEEDS ?= 100
 FIRST ?= 1
 FUZZ_SECONDS ?= 60
+N ?= 40
+SEED ?= 1
 EPLOG := build/release/src/eplog
 CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
 
-.PHONY: help run umount build test torture asan tsan tidy fuzz check-all clean
+# What a sanitizer found in a process whose output nobody reads, such as one that serves in the background, is in files.
+SAID = if grep -l 'ERROR: \|WARNING: \|runtime error: ' build/$(1)/said.* 2>/dev/null; then \
+  echo 'The sanitizer found something: see these files.'; exit 1; fi
+
+.PHONY: help run umount build test torture asan tsan tidy fuzz check-all mutants clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +27,7 @@ help:
 	@echo 'make tidy     clang-tidy over src'
 	@echo 'make fuzz FUZZ_SECONDS=60   every decoder under libFuzzer, for so long each'
 	@echo 'make check-all   asan, tsan, tidy, every case of the fault tests, fuzzing, 10,000 seeds of the torture: hours'
+	@echo 'make mutants N=40 [SEED=1]   break the program in N small ways; which of them do the tests notice?'
 	@echo 'make clean    remove what was built (./array stays)'
 	@echo 'JOBS=N sets how many jobs run at once (now $(JOBS)).'
 
@@ -55,14 +62,20 @@ asan:
 	@scripts/packages.sh build run test
 	@cmake --preset asan
 	@cmake --build --preset asan --parallel $(JOBS)
-	@$(CTEST) --test-dir build/asan
+	@rm -f build/asan/said.*
+	@ASAN_OPTIONS=log_path=$(CURDIR)/build/asan/said \
+	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/asan/said $(CTEST) --test-dir build/asan
+	@$(call SAID,asan)
 
 # Without address space randomisation, which this ThreadSanitizer cannot bear on newer kernels.
 tsan:
 	@scripts/packages.sh build run test
 	@cmake --preset tsan
 	@cmake --build --preset tsan --parallel $(JOBS)
-	@setarch $$(uname -m) --addr-no-randomize $(CTEST) --test-dir build/tsan
+	@rm -f build/tsan/said.*
+	@TSAN_OPTIONS=log_path=$(CURDIR)/build/tsan/said \
+	  setarch $$(uname -m) --addr-no-randomize $(CTEST) --test-dir build/tsan
+	@$(call SAID,tsan)
 
 tidy:
 	@scripts/packages.sh build lint
@@ -79,6 +92,13 @@ fuzz:
 check-all:
 	@scripts/packages.sh build run test lint
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) JOBS=$(JOBS) scripts/check_all.sh
+
+# universalmutator is no Debian package: it lives in an environment of its own.
+mutants:
+	@scripts/packages.sh build run test mutants
+	@[ -x build/mutants/python/bin/python ] || \
+	  { python3 -m venv build/mutants/python && build/mutants/python/bin/pip install --quiet universalmutator==1.14.1; }
+	@build/mutants/python/bin/python scripts/mutants.py $(N) $(SEED) --jobs $(JOBS)
 
 clean:
 	@if mountpoint -q mnt; then echo 'The array is mounted: make umount first.'; exit 1; fi
