@@ -132,9 +132,13 @@ TEST(Array, VolumesAreCreatedRenamedResizedAndDeleted) {
 TEST(Array, ReservedNamesAndOnesThatAreNoTextAreRefused) {
   TestArray test({});
   const VolumeId a = test.CreateVolume("a", 1 << 20);
+  const std::string reserved(kReservedVolumePrefix);
+  std::string longer = reserved;
+  longer.push_back('1');
+  std::string no_text = longer;
+  no_text.push_back('\x7f');
   for (const std::string& bad :
-       {std::string(kReservedVolumePrefix), std::string(kReservedVolumePrefix) + "1",
-        std::string(kReservedVolumePrefix) + "1\x7f", std::string("\xff"), std::string("a\xc3")}) {
+       {reserved, longer, no_text, std::string("\xff"), std::string("a\xc3")}) {
     EXPECT_EQ(RunTask(test.loop, test.array->CreateVolume(bad, 1)).error().code,
               ErrorCode::kInvalidArgument);
     EXPECT_EQ(RunTask(test.loop, test.array->RenameVolume(a, bad, true)).error().code,
