@@ -59,7 +59,8 @@ struct BufferPool::Segment {
   uint32_t used = 0;
 
   static Segment* Of(std::byte* data) {
-    return reinterpret_cast<Segment*>(reinterpret_cast<uintptr_t>(data) & ~(kSegmentBytes - 1));
+    return reinterpret_cast<Segment*>(data -
+                                      (reinterpret_cast<uintptr_t>(data) & (kSegmentBytes - 1)));
   }
   [[nodiscard]] bool full() const { return free == nullptr && fresh == most; }
   void Enter(Segment*& list) {
