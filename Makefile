@@ -67,13 +67,14 @@ asan:
 	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$(CURDIR)/build/asan/said $(CTEST) --test-dir build/asan
 	@$(call SAID,asan)
 
-# Without address space randomisation, which this ThreadSanitizer cannot bear on newer kernels.
+# Without address space randomisation, which this ThreadSanitizer cannot bear on newer kernels. Tests fork servers out of
+# processes with threads.
 tsan:
 	@scripts/packages.sh build run test
 	@cmake --preset tsan
 	@cmake --build --preset tsan --parallel $(JOBS)
 	@rm -f build/tsan/said.*
-	@TSAN_OPTIONS=log_path=$(CURDIR)/build/tsan/said \
+	@TSAN_OPTIONS=log_path=$(CURDIR)/build/tsan/said:die_after_fork=0:suppressions=$(CURDIR)/tests/tsan.supp \
 	  setarch $$(uname -m) --addr-no-randomize $(CTEST) --test-dir build/tsan
 	@$(call SAID,tsan)
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -16,7 +17,8 @@
 #include "tests/cli/temp_dir.h"
 
 namespace {
-int good_entries = -1;  // of a directory, after which it cannot be read; less than 0: all
+std::atomic<int> good_entries =
+    -1;  // of a directory, after which it cannot be read; less than 0: all
 }  // namespace
 
 // Instead of that of the C library.
@@ -27,7 +29,9 @@ extern "C" struct dirent* readdir(DIR* directory) {
     errno = EIO;
     return nullptr;
   }
-  good_entries -= good_entries > 0 ? 1 : 0;
+  if (good_entries > 0) {
+    --good_entries;
+  }
   return real(directory);
 }
 
