@@ -217,10 +217,9 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
       return Fail(ErrorCode::kCorrupt,
                   who + " and " + first.device->name() + " disagree on the geometry or format");
     }
-    if (const std::string why = WhyTruncated(item); !why.empty()) {
-      return Fail(ErrorCode::kCorrupt,
-                  who + " (" + Name(item) + ") is truncated: " + why +
-                      "; restore its size, or leave it out to open the array degraded");
+    if (std::string why = WhyTruncated(item); !why.empty()) {
+      why += "; restore its size, or leave it out to open the array degraded";
+      return Fail(ErrorCode::kCorrupt, who + " (" + Name(item) + ") is truncated: " + why);
     }
     for (const FoundMember& other : found) {
       if (&other != &item && AreTwins(item, other)) {
