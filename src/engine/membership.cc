@@ -229,7 +229,7 @@ uint64_t Membership::NextEpoch() const {
   return std::max(superblocks_.current().epoch.number, older_epoch_) + 1;
 }
 
-Task<uint64_t> Membership::NewestEpochOn(Device& device) {
+Task<uint64_t> Membership::NewestEpochOn(Device& device) const {
   Task<Result<SuperblockCopies>> reading = ReadCopies(device);
   const Result<SuperblockCopies> copies = co_await reading;
   uint64_t newest = 0;

@@ -98,7 +98,7 @@ class Membership {
     uint64_t older_epoch;  // the newest that it may hold entries of, as a member that it was before
   };
   [[nodiscard]] uint64_t NextEpoch() const;
-  Task<uint64_t> NewestEpochOn(Device& device);
+  Task<uint64_t> NewestEpochOn(Device& device) const;
   void Lost(DeviceIndex device, const Error& why);
   void Begin();
   Task<void> Change();

@@ -215,7 +215,8 @@ Task<Status> Rebuilder::RebuildRows() {
       }
       Task<void> limit = KeepLimit();
       co_await limit;
-      limited_bytes_ += batch.size() * std::popcount(JoiningSsds()) * core_.geometry.chunk_bytes;
+      limited_bytes_ += batch.size() * static_cast<uint64_t>(std::popcount(JoiningSsds())) *
+                        core_.geometry.chunk_bytes;
       group.Start(RebuildBatch(std::exchange(batch, {})));
       if (Busy()) {
         Task<Status> done = group.Wait();
