@@ -449,7 +449,7 @@ std::string FormatArrayFile(const ArrayFile& array) {
 
 Status CheckWritable(const ArrayFile& array) {
   const std::string temporary = TemporaryOf(array);
-  const Status written = WriteTemporary(temporary, FormatArrayFile(array));
+  Status written = WriteTemporary(temporary, FormatArrayFile(array));
   ::unlink(temporary.c_str());
   return written;
 }
