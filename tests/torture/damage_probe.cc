@@ -30,6 +30,7 @@ void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
     if (DamageSuperblocks(copy, device)) {
       hit.insert(device);
       without.insert(device);
+      damaged.superblocks_of = device;
       ++lost;
     }
   }
@@ -101,6 +102,14 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
   inspection.close = true;
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done; });
+  if (damaged.superblocks_of && inspection.wrong.starts_with("refused to open: not found")) {
+    // What bears no superblock may be anybody's: who opens the array leaves it out.
+    copy.loop().Abort();
+    Damaged bare = damaged;
+    bare.lost.insert(*damaged.superblocks_of);
+    bare.superblocks_of.reset();
+    return OpenDamaged(copy, bare, read_only, told);
+  }
   coverage_.damaged_refused += inspection.done && !inspection.opened ? 1 : 0;
   if (driven == Driven::kStalled) {
     inspection.wrong = "stalled";

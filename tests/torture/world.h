@@ -62,9 +62,10 @@ class World {
   struct Damaged {
     std::string what;
     DeviceSet lost;
-    uint64_t most_harmed = 0;      // chunks
-    bool beyond_metadata = false;  // all copies of some of it may be gone
-    bool weak = false;             // as in journal mode log without the logs
+    uint64_t most_harmed = 0;               // chunks
+    bool beyond_metadata = false;           // all copies of some of it may be gone
+    bool weak = false;                      // as in journal mode log without the logs
+    std::optional<uint8_t> superblocks_of;  // the device whose superblocks were hit
   };
   void Damage(Machine& copy, DeviceSet& hit, Damaged& damaged);
   bool DamageSuperblocks(Machine& copy, uint8_t device);
