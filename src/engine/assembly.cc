@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "eplog/options.h"
 
@@ -217,9 +218,11 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
       return Fail(ErrorCode::kCorrupt,
                   who + " and " + first.device->name() + " disagree on the geometry or format");
     }
-    if (std::string why = WhyTruncated(item); !why.empty()) {
-      why += "; restore its size, or leave it out to open the array degraded";
-      return Fail(ErrorCode::kCorrupt, who + " (" + Name(item) + ") is truncated: " + why);
+    if (const std::string why = WhyTruncated(item); !why.empty()) {
+      std::string message = who + " (" + Name(item);
+      message += ") is truncated: " + why;
+      message += "; restore its size, or leave it out to open the array degraded";
+      return Fail(ErrorCode::kCorrupt, std::move(message));
     }
     for (const FoundMember& other : found) {
       if (&other != &item && AreTwins(item, other)) {
