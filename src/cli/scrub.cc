@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/array_file.h"
@@ -70,9 +71,14 @@ int DryRun(const ScrubCommand& command, const ArrayFile& file) {
 // Nothing is written to the devices; only how far it came is kept, beside array.toml.
 Result<Json> Look(const ArrayFile& file, const Json& request,
                   const std::function<Result<Json>(Session&)>& offline, ProgressBar& bar) {
-  ScrubMarkFile mark(file);
+  std::optional<ScrubMarkFile> mark;  // read only where the array is opened here
   OpenOptions open;
-  open.scrub_mark = mark.Keeper();
+  open.scrub_mark.load = [&] { return mark.emplace(file).newest(); };
+  open.scrub_mark.save = [&](const std::optional<ScrubMark>& newest) {
+    if (mark) {
+      mark->Keep(newest);
+    }
+  };
   return AskOrLook(kVerb, file, request, offline, open, bar.Sink());
 }
 
