@@ -125,6 +125,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
     EPLOG_TRY(probed);
     EPLOG_TRY(CheckCandidate(file, path, probed->identity));
     EPLOG_TRY(CheckFree(command, file, path, *probed));
+    EPLOG_TRY(CheckNoLaterLog(file, path, *probed));
     EPLOG_TRY(CheckRole(command, g, probed->size_bytes));
     device = *probed;
   } else {

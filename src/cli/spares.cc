@@ -30,7 +30,39 @@ Result<Superblock> AnyMember(const ArrayFile& file) {
       return std::move(*superblock);
     }
   }
+  for (const MemberPath& member : file.members) {
+    if (const auto other = ReadSuperblock(file.Locate(member)); other.ok()) {
+      return Fail(
+          ErrorCode::kNotFound,
+          fmt::format("{} names array {}, and {} belongs to {}; 'eplog assemble' finds what "
+                      "belongs together",
+                      file.file.string(), file.uuid, file.Locate(member).string(),
+                      UuidToString(other->array_uuid)));
+    }
+  }
   return Fail(ErrorCode::kNotFound, "no member of '" + file.name + "' can be read");
+}
+
+Status CheckNoLaterLog(const ArrayFile& file, const std::filesystem::path& path,
+                       const ProbedDevice& probed) {
+  const auto log = ReadSuperblock(path, probed);
+  if (!log.ok() || log->is_spare() || !log->geometry.IsLog(log->index) ||
+      UuidToString(log->array_uuid) != file.uuid) {
+    return OkStatus();
+  }
+  uint64_t newest = 0;
+  for (const MemberPath& member : file.members) {
+    if (const auto superblock = MemberAt(file, file.Locate(member))) {
+      newest = std::max(newest, superblock->epoch.number);
+    }
+  }
+  if (log->epoch.number <= newest) {
+    return OkStatus();
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} was {} of a copy of '{}' that went on longer, and what its log holds "
+                          "could be taken for this one's: overwrite it with zeros first",
+                          path.string(), log->DeviceName(), file.name));
 }
 
 SpareRoles RolesFor(const Geometry& geometry, uint64_t size_bytes) {

@@ -16,7 +16,7 @@
 
 namespace eplog::cli {
 
-// The superblock of any member of the array. kNotFound: none can be read.
+// The superblock of any member of the array. kNotFound: none can be read, or all are another's.
 Result<Superblock> AnyMember(const ArrayFile& file);
 
 // What a device of this size may step in for.
@@ -51,6 +51,10 @@ SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::p
 Status CheckNotListed(const ArrayFile& file, const std::filesystem::path& path);
 // That the device bears the superblock of a member of the array, in whatever state.
 bool BearsMember(const ArrayFile& file, const std::filesystem::path& path);
+// That its log holds no entries of epochs which this array has yet to reach: what a spare was
+// before nobody knows any more when it steps in.
+Status CheckNoLaterLog(const ArrayFile& file, const std::filesystem::path& path,
+                       const ProbedDevice& probed);
 bool IsSpareOf(const ArrayFile& file, const std::filesystem::path& path);
 
 // The file as it should be: a spare that bears the superblock of a member is that member, if it

@@ -189,6 +189,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   run.full = full;
   run.generation = superblocks_.current().checkpoint.generation + 1;
   run.random = core_.random.Next();
+  const uint64_t states = core_.states;
   run.ssd_mask = ChooseSsds(run.generation);
   run.first_block = NextBlock();
   Status status;
@@ -201,6 +202,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   EPLOG_CO_TRY(status);
   EPLOG_CHECK(used_blocks_ + run.blocks + 1 <= area, "a checkpoint overwrites the one that counts");
   Written written;
+  written.states = states;
   written.full = full;
   if (!full) {
     written.runs = runs_;
@@ -243,24 +245,30 @@ Task<Status> Checkpointer::WriteAlone(const Appender::Position& position) {
   co_return OkStatus();
 }
 
-Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
-  in_haste_ += background ? 0 : 1;
-  Task<AsyncMutex::Guard> locking = turn_.Lock();
-  const AsyncMutex::Guard guard = co_await locking;
-  in_haste_ -= background ? 0 : 1;
-  Status status = core_.Running();
-  EPLOG_CO_TRY(status);
-  // The state at this very moment; entries that complete from now on are not in it.
-  const Appender::Position position = appender_.applied();
-  if (position.sequence == covered_ && kind == CheckpointKind::kAuto) {
-    co_return OkStatus();
-  }
+// Of each run one SSD that has been there all the time: where each was lost and replaced meanwhile,
+// a run is nowhere as a whole. The next checkpoint is a full one then.
+bool Checkpointer::IsSomewhere(const Written& written) const {
+  return std::all_of(written.runs.begin(), written.runs.end(), [&](const RunDescriptor& run) {
+    bool found = false;
+    for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+      found = found ||
+              ((run.ssd_mask >> i & 1) != 0 && core_.IsCurrent(DeviceIndex(i), written.states));
+    }
+    return found;
+  });
+}
+
+// All that must be durable before superblocks name it.
+Task<Result<Checkpointer::Written>> Checkpointer::WriteFlushed(const Appender::Position& position,
+                                                               CheckpointKind kind,
+                                                               bool background) {
   Task<Result<Written>> writing = WritePages(position, kind, background);
   Result<Written> written = co_await writing;
   if (!written.ok()) {
     core_.Stop(written.error());
-    co_return Fail(std::move(written).error());
+    co_return written;
   }
+  Status status;
   if (!core_.canary(Canary::kCheckpointUnstable)) {
     Task<Status> flush = flusher_.FlushForCheckpoint(position.sequence);
     status = co_await flush;
@@ -276,6 +284,28 @@ Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
   co_await known;
   status = core_.Running();
   EPLOG_CO_TRY(status);
+  co_return written;
+}
+
+Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
+  in_haste_ += background ? 0 : 1;
+  Task<AsyncMutex::Guard> locking = turn_.Lock();
+  const AsyncMutex::Guard guard = co_await locking;
+  in_haste_ -= background ? 0 : 1;
+  Status status = core_.Running();
+  EPLOG_CO_TRY(status);
+  // The state at this very moment; entries that complete from now on are not in it.
+  Appender::Position position = appender_.applied();
+  if (position.sequence == covered_ && kind == CheckpointKind::kAuto) {
+    co_return OkStatus();
+  }
+  Result<Written> written = Written();
+  do {
+    position = appender_.applied();
+    Task<Result<Written>> writing = WriteFlushed(position, kind, background);
+    written = co_await writing;
+    EPLOG_CO_TRY(written);
+  } while (!IsSomewhere(*written));
   superblocks_.SetCheckpoint(written->pointer);
   Task<Status> write = superblocks_.Write();
   status = co_await write;

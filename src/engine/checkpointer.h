@@ -68,14 +68,18 @@ class Checkpointer {
     bool full = false;
     CheckpointPointer pointer;
     std::vector<RunDescriptor> runs;
+    uint64_t states = 0;  // of the devices, when its SSDs were chosen
   };
   [[nodiscard]] bool TakeIncremental(CheckpointKind kind) const;
   [[nodiscard]] uint64_t ChooseSsds(uint64_t generation) const;
   [[nodiscard]] uint64_t NextBlock() const {
     return (first_block_ + used_blocks_) % core_.geometry.metadata_blocks;
   }
+  [[nodiscard]] bool IsSomewhere(const Written& written) const;
   Task<Result<Written>> WritePages(const Appender::Position& position, CheckpointKind kind,
                                    bool background);
+  Task<Result<Written>> WriteFlushed(const Appender::Position& position, CheckpointKind kind,
+                                     bool background);
   Task<Status> WriteRun(Snapshot& snapshot, RunDescriptor& run, bool background);
   Task<Status> WriteRoot(const Appender::Position& position, Written& written);
   Task<Status> WriteCopy(DeviceIndex ssd, uint64_t block, std::span<const std::byte> pages,

@@ -112,6 +112,35 @@ TEST_F(Spares, WhatWasCutOffIsTakenBackAndNothingElse) {
   EXPECT_NE(Identify("data").what.find("holds data"), std::string::npos);
 }
 
+// A copy of the array lived on, and one of its log devices is to be a spare here: its entries would
+// be of epochs that this array comes to later.
+TEST_F(Spares, LogOfALongerLifeIsRefused) {
+  const auto check = [&](const std::string& name) {
+    const auto probed = ProbeDevice(dir_.path() / name);
+    EXPECT_TRUE(probed.ok());
+    return CheckNoLaterLog(file_, dir_.path() / name, *probed);
+  };
+  Write("later", Member(3, 3, MemberState::kOk, 6));
+  EXPECT_EQ(check("later").error().code, ErrorCode::kInvalidArgument);
+  Write("same", Member(3, 3, MemberState::kOk, 5));
+  EXPECT_TRUE(check("same").ok());
+  Write("ssd", Member(1, 1, MemberState::kOk, 6));
+  EXPECT_TRUE(check("ssd").ok());
+  WriteSpare("spare");
+  EXPECT_TRUE(check("spare").ok());
+  file_.uuid = UuidToString(UuidOf(0xB));
+  EXPECT_TRUE(check("later").ok()) << "another array's, whose entries are never believed";
+}
+
+TEST_F(Spares, MembersOfAnotherArrayAreNamed) {
+  file_.uuid = UuidToString(UuidOf(0xB));
+  const auto member = AnyMember(file_);
+  ASSERT_FALSE(member.ok());
+  for (const std::string& part : {file_.uuid, UuidToString(UuidOf(0xA)), std::string("ssd0")}) {
+    EXPECT_NE(member.error().message.find(part), std::string::npos) << part;
+  }
+}
+
 TEST_F(Spares, SpareThatJoinedLaterIsTheMember) {
   Write("s", Member(1, 0x50, MemberState::kJoining, 7));
   WriteSpare("t");

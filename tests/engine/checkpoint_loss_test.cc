@@ -1,0 +1,71 @@
+// SSDs that are lost and replaced while a checkpoint is written to them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint32_t kSsdCount = 4;
+constexpr uint64_t kLongUs = 60'000'000;
+
+Task<void> TakeCheckpoint(Array& array, std::optional<Status>& ended) {
+  Task<Status> checkpoint = array.Checkpoint(CheckpointKind::kFull);
+  ended = co_await checkpoint;
+}
+
+// Each SSD, one after the other, so that never more than one is missing; a replacement holds only
+// what came after it.
+TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
+  ArrayShape shape;
+  shape.n = kSsdCount;
+  shape.m = 1;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{4} << 20;
+  TestArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
+  Random random(5);
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 5 * kChunk)).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  for (uint32_t i = 0; i < kSsdCount; ++i) {  // its pages are written, and their flush takes long
+    test.delayed(i).set_delays({.flush_us = kLongUs});
+  }
+  std::optional<Status> ended;
+  test.loop.Spawn(TakeCheckpoint(*test.array, ended));
+  test.Sleep(1000);
+  for (uint32_t i = 0; i < kSsdCount; ++i) {
+    test.delayed(i).set_delays({});
+  }
+  test.hooks().checkpoint_step_bytes = 1;  // so that the one after it takes its time
+  for (uint32_t i = 0; i < kSsdCount; ++i) {
+    Fault broken;
+    broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+    broken.from_then_on = true;
+    test.faulty(i).Add(broken);
+    for (uint64_t at = 0; at < 16 && test.array->GetStatus().devices[i].state == DeviceState::kOk;
+         ++at) {
+      ASSERT_TRUE(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok());
+    }
+    ASSERT_EQ(test.array->GetStatus().devices[i].state, DeviceState::kFailed) << i;
+    test.faulty(i).Clear();
+    std::ranges::fill(test.memory(i).bytes(), std::byte{0});  // another one
+    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(i, *test.Devices()[i])).ok());
+    ASSERT_FALSE(ended) << "it was to be struck while it is written";
+  }
+  while (!ended) {
+    test.Sleep(10);
+  }
+  ASSERT_TRUE(ended->ok()) << ended->error().ToString();
+  test.Kill();
+  const auto opened = test.TryOpen();
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  EXPECT_EQ((*opened)->Volumes().size(), 1U);
+}
+
+}  // namespace
+}  // namespace eplog
