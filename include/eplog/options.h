@@ -94,10 +94,10 @@ struct OpenOptions {
   // reads; Array::FindLost lists it. Devices that missed something help where they can: what is
   // read from them is checked as everything is.
   bool force = false;
-  // Journal mode `log`: open also where none of the log devices that flushes relied on is there,
-  // though what was flushed last may be on these alone, and is given up with that. Without it such
-  // an opening is refused (kTooManyFailures).
-  bool without_logs = false;
+  // Journal mode `log`: bit j says that log device j may be given up. What was flushed last may be
+  // on the log devices alone: where none of those that flushes relied on is there, or can be read
+  // where the log goes on, an opening is refused (kTooManyFailures) unless each is given up.
+  uint64_t without_logs = 0;
   bool auto_commit =
       true;  // parity commit when log or slots run short (off only for exact measurements)
   // Whole stripes go to the log, too, where something lies already, as the EPLOG paper has it: for

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -62,19 +61,26 @@ std::string VerdictText(MemberVerdict verdict) {
                                              : MemberVerdictName(verdict);
 }
 
-// Whether a person said of the log devices, one by one, that the array is to go on without them.
-bool GivesUpLogs(const ArrayFile& file, const std::vector<std::string>& without) {
-  std::set<std::string> named;
+// Which member is at a path: as the device says, or else array.toml.
+std::string NameAt(const ArrayFile& file, const std::filesystem::path& path) {
+  const auto superblock = ReadSuperblock(path);
+  return superblock.ok() && !superblock->is_spare() &&
+                 UuidToString(superblock->array_uuid) == file.uuid
+             ? superblock->DeviceName()
+             : file.MemberAt(path);
+}
+
+// The log devices of which a person said that the array is to go on without them, whether they are
+// listed or not: OpenOptions::without_logs.
+uint64_t LogsGivenUp(const ArrayFile& file, const std::vector<std::string>& without) {
+  uint64_t logs = 0;
   for (const std::string& typed : without) {
-    const std::string name = IsMemberName(typed) ? typed : file.MemberAt(ResolveParent(typed));
-    if (name.starts_with("log")) {
-      named.insert(name);
+    const std::string name = IsMemberName(typed) ? typed : NameAt(file, ResolveParent(typed));
+    for (uint32_t j = 0; j < kMaxParity; ++j) {
+      logs |= uint64_t{name == fmt::format("log{}", j) ? 1U : 0U} << j;
     }
   }
-  return !named.empty() &&
-         std::all_of(file.members.begin(), file.members.end(), [&](const MemberPath& member) {
-           return !member.name.starts_with("log") || named.contains(member.name);
-         });
+  return logs;
 }
 
 // All on the one line of an error.
@@ -113,7 +119,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   EPLOG_TRY(CheckUuid(file, found));
   const std::vector<Device*> trusted = session->Trusted(file, found);
   open.read_only = options.read_only;
-  open.without_logs = GivesUpLogs(file, options.without);
+  open.without_logs = LogsGivenUp(file, options.without);
   open.entropy = Entropy();
   if (!options.read_only) {
     session->events_ =

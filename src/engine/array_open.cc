@@ -36,15 +36,27 @@ Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<De
   co_return Fail(std::move(*refused));
 }
 
-// What flushes promised is given up by who owns it, not by an opening.
-Status CheckLogs(const Assembly& assembly, const OpenOptions& options) {
-  const bool asked_for = options.without_logs || (options.hooks != nullptr &&
-                                                  options.hooks->canary == Canary::kLogsGivenUp);
-  const std::string why = asked_for ? "" : WhyLogsAreNeeded(assembly);
-  return why.empty() ? OkStatus()
-                     : Status(Fail(ErrorCode::kTooManyFailures,
-                                   why + ", or give that up by mounting --without each of them, or "
-                                         "mount with --read-only --force to read what is left"));
+// What flushes promised is given up by who owns it, not by an opening. `failed`: the device that
+// failed recovery's writes just now, if one did.
+Status CheckLogs(const Assembly& assembly, const OpenOptions& options,
+                 const std::optional<Error>& failed) {
+  const bool canary = options.hooks != nullptr && options.hooks->canary == Canary::kLogsGivenUp;
+  const std::string why = canary ? "" : WhyLogsAreNeeded(assembly, options.without_logs);
+  if (why.empty()) {
+    return OkStatus();
+  }
+  const Geometry& g = assembly.winner.geometry;
+  if (failed && failed->device >= static_cast<int32_t>(g.n)) {
+    return Fail(ErrorCode::kTooManyFailures,
+                g.DeviceName(DeviceIndex(static_cast<uint8_t>(failed->device))) +
+                    " cannot be written (" + failed->ToString() +
+                    "), and in journal mode 'log' what was flushed last may be only there: mount "
+                    "with --read-only to read it");
+  }
+  return Fail(ErrorCode::kTooManyFailures,
+              why +
+                  ", or give that up by mounting --without each of them, or mount with "
+                  "--read-only --force to read what is left");
 }
 
 }  // namespace
@@ -56,12 +68,13 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     co_return co_await opening;
   }
   uint64_t failed = 0;
+  std::optional<Error> failed_last;
   while (true) {
     Task<Result<Assembly>> assembling =
         Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
     Result<Assembly> assembly = co_await assembling;
     EPLOG_CO_TRY(assembly);
-    const Status logs = CheckLogs(*assembly, options);
+    const Status logs = CheckLogs(*assembly, options, failed_last);
     EPLOG_CO_TRY(logs);
     assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;
@@ -83,6 +96,7 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     }
     // It failed a write or flush of recovery, which begins anew without it, as after a crash.
     failed |= uint64_t{1} << error.device;
+    failed_last = error;
     std::erase(devices, members[static_cast<size_t>(error.device)]);
   }
 }
@@ -164,8 +178,10 @@ Task<Status> ArrayImpl::RecoverAndRun() {
 Task<void> ArrayImpl::TakeBack() {
   const Geometry& g = core_.geometry;
   // While some know nothing of the epoch that calls it away, the next opening may be theirs, with
-  // this device as one of them: then what its ring holds may be what is needed.
-  const bool may = core_.options.take_back && assembly_.settled;
+  // this device as one of them: then what its ring holds may be what is needed. While that epoch
+  // has not opened, its log or ring may have what no ring got yet.
+  const Superblock& winner = assembly_.winner;
+  const bool may = core_.options.take_back && assembly_.settled && winner.epoch == winner.base;
   for (uint8_t i = 0; i < g.devices() && may; ++i) {
     const DeviceIndex index(i);
     const Assembly::Away& away = assembly_.away[i];

@@ -378,21 +378,33 @@ std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember
   return enough.ok() ? "" : enough.error().message + HowToGoBack(assembly, found, canary);
 }
 
-// A log device that was known to be lost or failed took nothing with it: before that was written
-// down the rings had what was flushed.
-std::string WhyLogsAreNeeded(const Assembly& assembly) {
+// While a log device is not `ok`, and that was written down, flushes wait for the rings too, and
+// these had before what was flushed until then. An epoch that has not opened may have called it
+// lost before recovery wrote to the rings what they lacked.
+bool MayBeOnLogsAlone(const Superblock& winner) {
+  const auto on_rings = [&](const MemberEntry& log) {
+    return log.is_live() ? log.state != MemberState::kOk : winner.epoch == winner.base;
+  };
+  return winner.journal_mode == static_cast<uint8_t>(JournalMode::kLog) &&
+         std::none_of(winner.members.begin() + winner.geometry.n, winner.members.end(), on_rings);
+}
+
+std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
   const Superblock& winner = assembly.winner;
   const Geometry& g = winner.geometry;
   std::string relied_on;
-  for (uint8_t i = static_cast<uint8_t>(g.n); i < g.devices(); ++i) {
-    if (assembly.devices[i] != nullptr) {
+  bool all_given_up = true;
+  for (uint32_t j = 0; j < g.m; ++j) {
+    const DeviceIndex log = g.LogDevice(j);
+    if (assembly.devices[log.value] != nullptr) {
       return "";
     }
-    if (winner.members[i].is_live()) {
-      relied_on += (relied_on.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i));
+    if (winner.members[log.value].is_live()) {
+      relied_on += (relied_on.empty() ? "" : ", ") + g.DeviceName(log);
+      all_given_up = all_given_up && (given_up >> j & 1) != 0;
     }
   }
-  if (relied_on.empty() || winner.journal_mode != static_cast<uint8_t>(JournalMode::kLog)) {
+  if (all_given_up || !MayBeOnLogsAlone(winner)) {
     return "";
   }
   return "in journal mode 'log' what was flushed last may be only on the log devices, and none is "
@@ -470,7 +482,7 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
                    assembly->beyond + ", or mount with --read-only --force to read what is left");
   }
   if (force && assembly->beyond.empty()) {
-    assembly->beyond = WhyLogsAreNeeded(*assembly);
+    assembly->beyond = WhyLogsAreNeeded(*assembly, 0);
   }
   if (force) {
     AddFallbacks(*assembly, *found, canary);

@@ -64,9 +64,11 @@ Status CheckEnough(const Assembly& assembly);
 // The same in words, with what would help; empty if there are enough.
 std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
                          Canary canary);
-// Journal mode `log`, and of the log devices that flushes relied on none is there: what would be
-// given up by going on; empty if nothing is.
-std::string WhyLogsAreNeeded(const Assembly& assembly);
+// Journal mode `log`: what was flushed last may be on the log devices and on no ring.
+bool MayBeOnLogsAlone(const Superblock& winner);
+// It may, and of the log devices that flushes relied on none is there: what would be given up by
+// going on. Empty if nothing is, or if all of them are in `given_up` (bit j: log device j).
+std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up);
 // Why a device cannot hold what its superblock says; empty if it can.
 std::string WhyTruncated(const FoundMember& item);
 

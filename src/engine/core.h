@@ -197,7 +197,7 @@ struct Core {
     return lost_devices() + static_cast<uint32_t>(std::popcount(joining & members.live_mask()));
   }
   [[nodiscard]] uint32_t logs_not_ok() const {
-    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask() & ~joining));
+    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask() & ~(joining | becoming_ok)));
   }
   // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not
   // `ok`.

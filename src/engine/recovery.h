@@ -83,6 +83,7 @@ class Recovery {
   Task<Status> Join();
   Task<Result<std::optional<EntryHeader>>> NextEntry(const Appender::Position& at);
   bool FitsAfter(const EntryHeader& header, const Appender::Position& at) const;
+  Status CheckEnd();
 
   // recovery_judge.cc: what of the entries beyond the mark is kept
   Task<Status> Replay();
@@ -127,6 +128,8 @@ class Recovery {
   std::map<uint64_t, std::vector<RingCopies>> ring_headers_;
   std::vector<FoundBlock> ring_blocks_;
   uint64_t newest_ring_mark_ = 0;
+  uint64_t unread_logs_ = 0;   // mask of log devices, at the place that was last looked at
+  uint64_t read_logs_ = 0;     // the same of those that could be read there
   uint64_t unread_rings_ = 0;  // mask of SSDs: a part of the ring could not be read
   std::vector<EntryHeader> chain_;
   Appender::Position joined_;        // the end of the chain

@@ -173,9 +173,14 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
       best = header;
     }
   };
+  unread_logs_ = 0;
+  read_logs_ = 0;
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
     Task<std::optional<EntryHeader>> reading = HeaderAt(j, at.place);
     const std::optional<EntryHeader> header = co_await reading;
+    if (core_.members.live(core_.geometry.LogDevice(j))) {
+      (log_.met_unreadable() ? unread_logs_ : read_logs_) |= uint64_t{1} << j;
+    }
     if (log_.met_unknown()) {  // not a tail to be cut
       co_return Fail(ErrorCode::kUnsupported,
                      "the log holds an entry written by a newer version of eplog; use that one");
@@ -193,6 +198,21 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
   co_return best;
 }
 
+// Where flushes relied on log devices alone, the log does not end where none of them can be read.
+Status Recovery::CheckEnd() {
+  const uint64_t kept = unread_logs_ & ~core_.options.without_logs;
+  if (read_logs_ != 0 || kept == 0 || !MayBeOnLogsAlone(assembly_.winner)) {
+    return OkStatus();
+  }
+  const DeviceIndex log = core_.geometry.LogDevice(static_cast<uint32_t>(std::countr_zero(kept)));
+  const std::string name = core_.geometry.DeviceName(log);
+  return Bear(Fail(ErrorCode::kTooManyFailures,
+                   name +
+                       " cannot be read where the log goes on or ends, and in journal mode "
+                       "'log' what was flushed last may be only there: mend " +
+                       name + ", or give all of its log up by mounting --without " + name));
+}
+
 Task<Status> Recovery::Join() {
   Appender::Position at = checkpoint_;
   mark_ = checkpoint_.sequence;
@@ -203,7 +223,7 @@ Task<Status> Recovery::Join() {
     std::optional<EntryHeader> next = std::move(*found);
     if (!next) {
       joined_ = at;
-      co_return OkStatus();
+      co_return CheckEnd();
     }
     at = {next->epoch, next->sequence, next->place + next->length_blocks};
     mark_ = std::max(mark_, next->mark);

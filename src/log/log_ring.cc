@@ -143,6 +143,7 @@ Task<void> LogReader::Drain() {
 
 Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place) {
   met_unknown_ = false;
+  met_unreadable_ = false;
   if (!members_.live(geometry_.LogDevice(j))) {
     co_return std::nullopt;
   }
@@ -150,6 +151,7 @@ Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place)
   co_await move;
   const Window& window = *copies_[j].windows.front();
   if (!window.readable) {
+    met_unreadable_ = true;
     co_return std::nullopt;
   }
   const auto block =

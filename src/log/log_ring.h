@@ -54,6 +54,8 @@ class LogReader {
   Task<void> Drain();
   // The last HeaderAt met a valid header with something in it that this version does not know.
   [[nodiscard]] bool met_unknown() const { return met_unknown_; }
+  // The last HeaderAt could not read the place.
+  [[nodiscard]] bool met_unreadable() const { return met_unreadable_; }
 
  private:
   static constexpr uint64_t kWindowBlocks = 256;
@@ -83,6 +85,7 @@ class LogReader {
   TaskGroup reads_;
   std::vector<Copy> copies_;
   bool met_unknown_ = false;
+  bool met_unreadable_ = false;
 };
 
 }  // namespace eplog

@@ -100,7 +100,7 @@ bool Judging::Open(bool read_only, const char* when) {
   options.hooks = &hooks_;
   options.entropy = ++entropy_;
   options.read_only = read_only;
-  options.without_logs = true;
+  options.without_logs = ~uint64_t{0};
   auto opened = Run(Array::Open(loop_, all, options));
   if (!opened) {
     return Wrong(std::string(when) + ": opening does not end");

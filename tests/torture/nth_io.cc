@@ -128,7 +128,7 @@ Task<void> Run::ReadAll(const char* name) {
 
 Task<void> Run::OpenForWriting() {
   OpenOptions options;
-  options.without_logs = true;
+  options.without_logs = ~uint64_t{0};
   options.entropy = random_.Next();
   options.hooks = &hooks_;
   Task<Result<std::unique_ptr<Array>>> task =

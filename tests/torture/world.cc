@@ -82,7 +82,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.entropy = random_.Next();
   options.hooks = &hooks;
   options.max_read_errors = plan_.max_read_errors;
-  options.without_logs = true;
+  options.without_logs = ~uint64_t{0};
   options.max_corrupt_chunks = 0;  // who lies may be any of them: tested elsewhere
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
@@ -297,6 +297,7 @@ bool World::TryOpen(bool may_be_struck) {
   } else if (may_be_struck) {
     machine_->bus().Arm(RandomStrike(true));
   }
+  opening_ = true;
   machine_->loop().Spawn(Inspect(factory_, machine_->loop(), oracle_, pool_, inspection));
   const Driven opening = machine_->Drive([&] { return inspection.opened || inspection.done; });
   machine_->bus().Disarm();
@@ -313,6 +314,7 @@ bool World::TryOpen(bool may_be_struck) {
     Crash(true);
     return false;
   }
+  opening_ = false;
   ++coverage_.openings;
   coverage_.degraded_openings += away_.empty() ? 0 : 1;
   if (driven == Driven::kStalled) {
@@ -613,16 +615,19 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
   without.insert(forgetful.begin(), forgetful.end());
   inspection.weak =
       plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
-  if (inspection.weak && AllLogsIn(lost) && factory_.survives_failures() && random_.OneIn(2)) {
-    inspection.options.without_logs = false;  // what opens all the same has lost nothing
+  if (plan_.create.journal == JournalMode::kLog && AllLogsIn(lost) &&
+      factory_.survives_failures() && random_.OneIn(2)) {
+    inspection.options.without_logs = 0;  // what opens all the same has lost nothing
+    // Where the array knew that a log device was missing, the rings have all; unless an opening was
+    // just writing that down.
+    inspection.may_refuse = inspection.weak || opening_;
     inspection.weak = false;
-    inspection.may_refuse = true;
+    ++coverage_.unasked_probes;
   }
   inspection.full_check = full_check && forgetful.empty();
   inspection.whole = lost.empty();
   inspection.close = random_.OneIn(2);
   coverage_.weak_probes += inspection.weak ? 1 : 0;
-  coverage_.unasked_probes += inspection.may_refuse ? 1 : 0;
   const uint64_t writes = copy.WritesSubmitted();
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done; });

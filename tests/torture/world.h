@@ -126,6 +126,7 @@ class World {
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
+  bool opening_ = false;        // an opening has begun and not ended
   bool logs_degraded_ = false;  // this life began without some log device
   uint64_t crashes_ = 0;
 };
