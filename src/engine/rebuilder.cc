@@ -207,7 +207,12 @@ Task<Status> Rebuilder::RebuildRows() {
     const uint32_t first = at * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(at).empty() && s < rows.StripesIn(at) && !Ended(); ++s) {
       const StripeIndex stripe(first + s);
-      if ((Gaps(stripe) | Unverified(stripe)) != 0 && !IsStuck(stripe)) {
+      const uint64_t unverified = Unverified(stripe);
+      if ((Gaps(stripe) | unverified) != 0 && IsStuck(stripe)) {
+        // Who is lost may be back one day, and then it can be decoded: until then what is there
+        // counts as looked at as little as when it was tried.
+        skipped_ = skipped_ || (unverified != 0 && core_.lost_devices() != 0);
+      } else if ((Gaps(stripe) | unverified) != 0) {
         batch.push_back(stripe);
       }
       if (batch.size() < BatchStripes()) {
