@@ -36,6 +36,7 @@ class Scrubber {
     uint32_t first_stripe = 0;
     std::function<void(uint32_t next_stripe)> mark;  // what is before it has been read
   };
+  // Fails if it could not come to its end: the array closes, or has stopped.
   Task<Status> Run(Options options, const Progress& progress);
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
   void CheckReferences();
@@ -62,7 +63,8 @@ class Scrubber {
     return (core_.unverified >> ssd.value & 1) != 0;
   }
   [[nodiscard]] bool Busy() const;
-  [[nodiscard]] bool Closing() const { return options_.closing != nullptr && *options_.closing; }
+  // Or why nothing more is read.
+  [[nodiscard]] Status MayGoOn() const { return core_.ScrubMayGoOn(options_.closing); }
   Task<void> Breathe(uint64_t since_us);
   void Tell(uint64_t done) const;
 

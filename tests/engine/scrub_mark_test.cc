@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tests/engine/array_fixture.h"
@@ -21,9 +22,9 @@ class ScrubMarks : public ::testing::Test {
     shape.ssd_bytes = uint64_t{8} << 20;
     shape.log_bytes = uint64_t{4} << 20;
     test_ = std::make_unique<TestArray>(shape);
-    const VolumeId volume = test_->CreateVolume("v", kStripes * 3 * kChunk);
+    volume_ = test_->CreateVolume("v", kStripes * 3 * kChunk);
     Random random(5);
-    ASSERT_TRUE(test_->Write(volume, 0, RandomBytes(random, kStripes * 3 * kChunk)).ok());
+    ASSERT_TRUE(test_->Write(volume_, 0, RandomBytes(random, kStripes * 3 * kChunk)).ok());
     ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
     ASSERT_TRUE(test_->Close().ok());
     DeviceDelays slow;
@@ -40,20 +41,30 @@ class ScrubMarks : public ::testing::Test {
       mark_ = mark;
       marks_ += mark ? 1 : 0;
     };
+    options.on_event = [this](const ArrayEvent& event) {
+      finished_ += event.kind == EventKind::kScrubFinished ? 1 : 0;
+    };
     auto opened = RunTask(test_->loop, Array::Open(test_->loop, test_->Devices(), options));
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
     test_->array = std::move(*opened);
   }
-  // Until the process is killed, after the first mark.
-  void ScrubUntilMarked(bool heal) {
+  void BeginAndAwaitMark(bool heal) {
     marks_ = 0;
-    test_->loop.Spawn([](Array& array, bool with_repair) -> Task<void> {
-      static_cast<void>(co_await array.Scrub(with_repair, Progress()));
-    }(*test_->array, heal));
+    ended_.reset();
+    test_->loop.Spawn([](Array& array, bool with_repair, auto& ended) -> Task<void> {
+      Task<Result<CheckReport>> scrubbing = array.Scrub(with_repair, Progress());
+      const Result<CheckReport> report = co_await scrubbing;
+      ended = report.ok() ? OkStatus() : Status(Fail(report.error()));
+    }(*test_->array, heal, ended_));
     for (int i = 0; i < 100 && marks_ == 0; ++i) {
       test_->Sleep(1'000'000);
     }
     ASSERT_GT(marks_, 0U);
+    ASSERT_FALSE(ended_);
+  }
+  // Until the process is killed, after the first mark.
+  void ScrubUntilMarked(bool heal) {
+    BeginAndAwaitMark(heal);
     test_->Kill();
   }
   CheckReport Scrub(bool heal) {
@@ -63,8 +74,11 @@ class ScrubMarks : public ::testing::Test {
   }
 
   std::unique_ptr<TestArray> test_;
+  VolumeId volume_;
   std::optional<ScrubMark> mark_;
+  std::optional<Status> ended_;  // how the scrub did
   uint64_t marks_ = 0;
+  uint64_t finished_ = 0;
   uint64_t lives_ = 0;
 };
 
@@ -94,6 +108,34 @@ TEST_F(ScrubMarks, NotOneThatHeals) {
   EXPECT_EQ(report.first_stripe, 0U);
   EXPECT_EQ(report.rows_checked, kStripes);
   EXPECT_FALSE(mark_);
+  test_->Kill();
+}
+
+// More than parity replaces is lost half through: not everything was read.
+TEST_F(ScrubMarks, OneThatEndsBecauseTheArrayStopsIsCutShort) {
+  Open();
+  BeginAndAwaitMark(false);
+  const std::optional<ScrubMark> mark = mark_;
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "by hand")).ok());
+  ASSERT_FALSE(ended_);
+  Fault fault;
+  fault.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  fault.from_then_on = true;
+  test_->faulty(1).Add(fault);
+  const std::vector<std::byte> data(8 * kChunk);
+  ASSERT_FALSE(test_->Write(volume_, 0, data).ok());
+  ASSERT_NE(test_->array->GetStatus().stopped_because, "");
+  for (int i = 0; i < 1000 && !ended_; ++i) {
+    test_->Sleep(1'000'000);
+  }
+  ASSERT_TRUE(ended_);
+  ASSERT_FALSE(ended_->ok());
+  EXPECT_EQ(ended_->error().code, ErrorCode::kTooManyFailures);
+  EXPECT_NE(ended_->error().message.find("not complete"), std::string::npos)
+      << ended_->error().message;
+  EXPECT_EQ(finished_, 0U);
+  ASSERT_TRUE(mark_) << "the next one goes on where this one came";
+  EXPECT_GE(mark_->next_stripe, mark->next_stripe);
   test_->Kill();
 }
 
