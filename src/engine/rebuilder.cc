@@ -136,12 +136,12 @@ Task<Status> Rebuilder::Pass() {
   RetryStuck();
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
-  CountStuck();
   // With nothing old pending any more: a commit of that would install what lies there unverified.
   const bool all = !skipped_ && committed.ok() && !CommitDue();
   if (all && states == core_.states && !Ended()) {
     core_.unverified &= ~verifying;  // what is still wrong cannot be decoded
   }
+  CountStuck();
   EPLOG_CO_TRY(status);
   EPLOG_CO_TRY(committed);
   const uint64_t upto = appender_.applied().sequence;
@@ -290,7 +290,8 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     masks[at] = decoded.ok() ? gaps : 0;
     if (!decoded.ok()) {
       skipped_ = skipped_ || core_.lost_devices() != 0;  // it may be back one day
-      NoteStuck(batch.row(at).stripe, Gaps(batch.row(at).stripe));
+      verified_chunks_ -= static_cast<uint64_t>(std::popcount(doubtful[at]));
+      NoteStuck(batch.row(at).stripe, gaps);
     }
   }
   Task<Result<uint64_t>> mending = mender_.Mend(batch, masks, states);
@@ -357,7 +358,7 @@ void Rebuilder::CountStuck() {
   for (auto row = stuck_.begin(); row != stuck_.end() && !Ended();) {
     const StripeIndex stripe(row->first);
     if (IsStuck(stripe)) {
-      stuck_chunks_ += static_cast<uint64_t>(std::popcount(Gaps(stripe)));
+      stuck_chunks_ += static_cast<uint64_t>(std::popcount(Gaps(stripe) | Unverified(stripe)));
       ++row;
     } else {
       row = stuck_.erase(row);

@@ -135,6 +135,11 @@ class RebuildWhileAnotherIsAway : public ::testing::Test {
     }
     OpenOptions options;
     options.entropy = ++lives_ + 1000;
+    options.on_event = [this](const ArrayEvent& event) {
+      if (event.kind == EventKind::kCorruptionLost) {
+        lost_.push_back(event);
+      }
+    };
     auto opened = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
     test_->array = std::move(*opened);
@@ -157,6 +162,7 @@ class RebuildWhileAnotherIsAway : public ::testing::Test {
 
   std::unique_ptr<TestArray> test_;
   Bytes content_;
+  std::vector<ArrayEvent> lost_;
   uint64_t lives_ = 0;
 };
 
@@ -175,6 +181,12 @@ TEST_F(RebuildWhileAnotherIsAway, WhatCannotBeVerifiedYetKeepsADeviceFromBeingOk
   ASSERT_EQ(StateOf(0), DeviceState::kRebuilding);
   test_->Sleep(60'000'000);
   EXPECT_EQ(StateOf(0), DeviceState::kRebuilding);
+  // Who waits for the rebuild is told that this is all that is left, and which chunk it is.
+  const ArrayStatus status = test_->array->GetStatus();
+  EXPECT_EQ(status.rebuild_left_bytes, kChunk);
+  EXPECT_EQ(status.rebuild_lost_bytes, kChunk);
+  ASSERT_EQ(lost_.size(), 1U);
+  EXPECT_EQ(lost_[0].device, "ssd0");
   ASSERT_TRUE(test_->Close().ok());
 
   *unreadable ^= std::byte{1};  // for the moment only
