@@ -132,7 +132,7 @@ Task<Status> Scrubber::ScrubRows() {
       EPLOG_CO_TRY(status);
       status = MayGoOn();  // then some of these were not read
       EPLOG_CO_TRY(status);
-      options_.mark(s);
+      options_.mark(s, report_.problems_found - left_in_log_);
       marked_us = core_.loop.NowUs();
     }
     if (!core_.state->RowIsZero(StripeIndex(s))) {
@@ -238,16 +238,17 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
   std::vector<size_t> findings;
   Task<void> checking = CheckLogStripe(stripe, findings);
   co_await checking;
+  bool gone = false;
   if (!findings.empty() && options_.heal) {
     // With nothing pinned: making room for a commit may need the log.
     Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
     const Status retired = co_await retiring;
-    const bool gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
-    report_.healed += gone ? findings.size() : 0;
-    for (const size_t at : findings) {
-      if (gone) {
-        findings_.SetOutcome(at, Finding::Outcome::kHealed);
-      }
+    gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
+  }
+  (gone ? report_.healed : left_in_log_) += findings.size();
+  for (const size_t at : findings) {
+    if (gone) {
+      findings_.SetOutcome(at, Finding::Outcome::kHealed);
     }
   }
   co_return MayGoOn();
