@@ -71,7 +71,7 @@ struct RebuildPace {
 struct ScrubMark {
   bool heal = false;
   uint64_t next_stripe = 0;
-  uint64_t problems_found = 0;  // before it
+  uint64_t problems_found = 0;  // before it, and in log stripes that are healed
   uint64_t healed = 0;
   uint64_t lost = 0;
   bool operator==(const ScrubMark&) const = default;

@@ -47,8 +47,9 @@ struct CheckReport {
   uint64_t log_stripes_checked = 0;
   uint64_t metadata_blocks_checked = 0;  // superblocks, checkpoint, journal: all copies
   uint64_t problems_found = 0;
-  uint64_t healed = 0;  // chunks, and copies of metadata, written anew
-  uint64_t lost = 0;    // chunks that redundancy cannot replace
+  uint64_t problems_found_before = 0;  // of them; these are not in `findings`
+  uint64_t healed = 0;                 // chunks, and copies of metadata, written anew
+  uint64_t lost = 0;                   // chunks that redundancy cannot replace
   std::vector<Finding> findings;
 };
 

@@ -19,6 +19,9 @@ std::string Verdict(const Json& report) {
     return Paint(Colour::kGreen, "all is well");
   }
   std::string text = fmt::format("{} problems", found);
+  if (const auto before = report.value("problems_found_before", uint64_t{0}); before != 0) {
+    text += fmt::format(" ({} of them found by the scrub that was cut short)", before);
+  }
   if (const auto healed = report.value("healed", uint64_t{0}); healed != 0) {
     text += fmt::format(", {} copies written anew", healed);
   }
@@ -38,7 +41,8 @@ void PrintReport(const Json& report, const std::string& verb, const std::string&
     }
     Print(Paint(Colour::kRed, "problem: ") + problem.get<std::string>());
   }
-  const auto found = report.value("problems_found", uint64_t{0});
+  const auto found = report.value("problems_found", uint64_t{0}) -
+                     report.value("problems_found_before", uint64_t{0});
   if (found > kShown) {
     Print(fmt::format("... and {} more; --json lists up to 1000", found - kShown));
   }

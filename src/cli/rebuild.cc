@@ -30,7 +30,9 @@ struct Left {
   uint64_t lost_bytes = 0;  // of what is left, cannot be rebuilt
   bool rebuilding = false;
   bool only_lost = false;  // nothing else is left
-  std::string state;       // of the array
+  bool read_only = false;
+  std::string state;            // of the array
+  std::string stopped_because;  // empty: it has not
 };
 
 Left LeftOf(const ArrayStatus& status) {
@@ -39,7 +41,9 @@ Left LeftOf(const ArrayStatus& status) {
   left.left_bytes = status.rebuild_left_bytes;
   left.lost_bytes = status.rebuild_lost_bytes;
   left.only_lost = left.lost_bytes != 0 && left.left_bytes == left.lost_bytes;
+  left.read_only = status.read_only;
   left.state = ArrayStateName(status.state);
+  left.stopped_because = status.stopped_because;
   for (const DeviceStatus& device : status.devices) {
     left.rebuilding = left.rebuilding || device.state == DeviceState::kRebuilding;
   }
@@ -48,7 +52,10 @@ Left LeftOf(const ArrayStatus& status) {
 
 Left LeftOf(const Json& status) {
   Left left;
-  left.state = status["array"].value("state", "unknown");
+  const Json& array = status.at("array");
+  left.read_only = array.value("read_only", false);
+  left.state = array.value("state", "unknown");
+  left.stopped_because = array.value("stopped_because", "");
   for (const Json& device : status["devices"]) {
     left.rebuilding = left.rebuilding || device.value("state", "") == "rebuilding";
   }
@@ -64,11 +71,26 @@ Left LeftOf(const Json& status) {
   return left;
 }
 
+// What no waiting brings to an end.
+Status CheckComing(const Left& left) {
+  if (!left.stopped_because.empty()) {
+    return Fail(ErrorCode::kTooManyFailures,
+                "nothing is rebuilt: the array has stopped: " + left.stopped_because);
+  }
+  if (left.rebuilding && left.read_only) {
+    return Fail(ErrorCode::kReadOnly,
+                "nothing is rebuilt: the array is mounted read-only; unmount it, and this does it");
+  }
+  return OkStatus();
+}
+
 template <typename Look>
 Result<Left> WaitUntilRebuilt(Look&& look, const ProgressFn& progress) {
   while (true) {
     Result<Left> left = look();
-    if (!left.ok() || !left->rebuilding || left->only_lost) {
+    EPLOG_TRY(left);
+    EPLOG_TRY(CheckComing(*left));
+    if (!left->rebuilding || left->only_lost) {
       return left;
     }
     if (left->total_bytes != 0) {
@@ -121,10 +143,6 @@ Result<Left> NotMounted(const ArrayFile& file, const RebuildPace& pace,
   open.array().SetRebuildPace(pace);
   auto left = WaitUntilRebuilt(
       [&open]() -> Result<Left> {
-        const ArrayStatus status = open.array().GetStatus();
-        if (!status.stopped_because.empty()) {
-          return Fail(ErrorCode::kTooManyFailures, status.stopped_because);
-        }
         EPLOG_TRY(open.Run([](EventLoop& loop) -> Task<Status> {
           co_await loop.Sleep(static_cast<uint64_t>(std::chrono::microseconds(kLook).count()));
           co_return OkStatus();

@@ -112,10 +112,15 @@ int RunScrub(const ScrubCommand& command) {
     PrintJson(*report);
   } else {
     if (const auto first = report->value("first_stripe", uint64_t{0}); first != 0) {
+      const auto before = report->value("problems_found_before", uint64_t{0});
       Print(
-          fmt::format("went on at stripe {}, where the last scrub was cut short; --restart "
+          fmt::format("went on at stripe {}, where the last scrub was cut short{}; --restart "
                       "begins anew",
-                      first));
+                      first,
+                      before == 0 ? ""
+                                  : fmt::format(": what it had found ({} problems) was not "
+                                                "looked at again and is not listed",
+                                                before)));
     }
     PrintReport(*report, "scrubbed", file->name);
     if (found && !command.repair) {

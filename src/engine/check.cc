@@ -37,9 +37,14 @@ Task<Result<CheckReport>> ArrayImpl::Scrub(bool heal, Progress progress) {
   status = co_await running;
   scrubbing_ = false;
   EPLOG_CO_TRY(status);
+  const CheckReport& report = findings.report;
+  const std::string before = report.problems_found_before == 0
+                                 ? ""
+                                 : " (" + std::to_string(report.problems_found_before) +
+                                       " of them before it was cut short)";
   core_.Tell(EventKind::kScrubFinished, "",
-             "everything was read: " + std::to_string(findings.report.problems_found) +
-                 " problems, " + std::to_string(findings.report.healed) + " copies written anew");
+             "everything was read: " + std::to_string(report.problems_found) + " problems" +
+                 before + ", " + std::to_string(report.healed) + " copies written anew");
   co_return std::move(findings.report);
 }
 
@@ -50,7 +55,7 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
   if (const auto mark = keeper.load ? keeper.load() : std::nullopt;
       mark && mark->heal == heal && mark->next_stripe < core_.geometry.stripes) {
     report.first_stripe = mark->next_stripe;
-    report.problems_found = mark->problems_found;
+    report.problems_found = report.problems_found_before = mark->problems_found;
     report.healed = mark->healed;
     report.lost = mark->lost;
   }
@@ -59,8 +64,8 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
   options.closing = &closing_;
   options.first_stripe = static_cast<uint32_t>(report.first_stripe);
   if (keeper.save) {
-    options.mark = [&](uint32_t next) {
-      keeper.save(ScrubMark{heal, next, report.problems_found, report.healed, report.lost});
+    options.mark = [&](uint32_t next, uint64_t problems_before) {
+      keeper.save(ScrubMark{heal, next, problems_before, report.healed, report.lost});
     };
   }
   Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);

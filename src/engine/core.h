@@ -140,6 +140,18 @@ struct Core {
     return Fail(std::move(error));
   }
 
+  // Of an array that has stopped what is missing is no finding, and nobody may take what is left
+  // for all.
+  [[nodiscard]] Status ScrubMayGoOn(const bool* closing) const {
+    Status status = closing != nullptr && *closing
+                        ? Status(Fail(ErrorCode::kShutdown, "the array is closing"))
+                        : Running();
+    if (!status.ok()) {
+      status.error().message = "the scrub is not complete: " + status.error().message;
+    }
+    return status;
+  }
+
   void Tell(EventKind kind, std::string device, std::string text) const {
     ArrayEvent event;
     event.kind = kind;

@@ -27,10 +27,9 @@ Task<Status> MetadataScrubber::Run(Options options) {
     Task<bool> checking = CheckOnce();
     done = co_await checking;
   }
-  if (closing_ != nullptr && *closing_) {
-    co_return Fail(ErrorCode::kShutdown, "the array is closing; the scrub is not complete");
-  }
-  if (!options.heal || Stop()) {
+  Status ended = core_.ScrubMayGoOn(closing_);
+  EPLOG_CO_TRY(ended);
+  if (!options.heal) {
     co_return OkStatus();
   }
   Task<Status> healing = Heal();

@@ -34,6 +34,7 @@ class MetadataScrubber {
         true;  // after a crash a torn copy is nothing, and the next opening renews it
     const bool* closing = nullptr;
   };
+  // Fails if it could not come to its end: the array closes, or has stopped.
   Task<Status> Run(Options options);
 
  private:
@@ -45,7 +46,7 @@ class MetadataScrubber {
   Task<void> CheckRing(DeviceIndex ssd);
   Task<Status> Heal();
   void Found(DeviceIndex device, std::string what, std::vector<size_t>& list);
-  [[nodiscard]] bool Stop() const { return (closing_ != nullptr && *closing_) || core_.stop_error; }
+  [[nodiscard]] bool Stop() const { return !core_.ScrubMayGoOn(closing_).ok(); }
   // The checkpoint and the devices are still those that were looked at.
   [[nodiscard]] bool Same() const;
 

@@ -136,12 +136,12 @@ Task<Status> Rebuilder::Pass() {
   RetryStuck();
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
-  CountStuck();
   // With nothing old pending any more: a commit of that would install what lies there unverified.
   const bool all = !skipped_ && committed.ok() && !CommitDue();
   if (all && states == core_.states && !Ended()) {
     core_.unverified &= ~verifying;  // what is still wrong cannot be decoded
   }
+  CountStuck();
   EPLOG_CO_TRY(status);
   EPLOG_CO_TRY(committed);
   const uint64_t upto = appender_.applied().sequence;
@@ -207,7 +207,12 @@ Task<Status> Rebuilder::RebuildRows() {
     const uint32_t first = at * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(at).empty() && s < rows.StripesIn(at) && !Ended(); ++s) {
       const StripeIndex stripe(first + s);
-      if ((Gaps(stripe) | Unverified(stripe)) != 0 && !IsStuck(stripe)) {
+      const uint64_t unverified = Unverified(stripe);
+      if ((Gaps(stripe) | unverified) != 0 && IsStuck(stripe)) {
+        // Who is lost may be back one day, and then it can be decoded: until then what is there
+        // counts as looked at as little as when it was tried.
+        skipped_ = skipped_ || (unverified != 0 && core_.lost_devices() != 0);
+      } else if ((Gaps(stripe) | unverified) != 0) {
         batch.push_back(stripe);
       }
       if (batch.size() < BatchStripes()) {
@@ -285,7 +290,8 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     masks[at] = decoded.ok() ? gaps : 0;
     if (!decoded.ok()) {
       skipped_ = skipped_ || core_.lost_devices() != 0;  // it may be back one day
-      NoteStuck(batch.row(at).stripe, Gaps(batch.row(at).stripe));
+      verified_chunks_ -= static_cast<uint64_t>(std::popcount(doubtful[at]));
+      NoteStuck(batch.row(at).stripe, gaps);
     }
   }
   Task<Result<uint64_t>> mending = mender_.Mend(batch, masks, states);
@@ -352,7 +358,7 @@ void Rebuilder::CountStuck() {
   for (auto row = stuck_.begin(); row != stuck_.end() && !Ended();) {
     const StripeIndex stripe(row->first);
     if (IsStuck(stripe)) {
-      stuck_chunks_ += static_cast<uint64_t>(std::popcount(Gaps(stripe)));
+      stuck_chunks_ += static_cast<uint64_t>(std::popcount(Gaps(stripe) | Unverified(stripe)));
       ++row;
     } else {
       row = stuck_.erase(row);

@@ -107,7 +107,7 @@ class Rebuilder {
   // Rows that could not be decoded, as they were then.
   std::map<uint32_t, std::vector<RowWord>> stuck_;
   std::set<uint32_t> told_;                            // of which that was said
-  uint64_t stuck_chunks_ = 0;                          // absent ones in these, after the last pass
+  uint64_t stuck_chunks_ = 0;                          // that are left in these, after a pass
   uint64_t stuck_states_ = 0;                          // `states` when the first of them was met
   uint64_t stuck_retry_us_ = 0;                        // when they are all tried again,
   uint64_t stuck_wait_us_ = 0;                         // and how long that was

@@ -87,6 +87,8 @@ void Scrubber::Tell(uint64_t done) const {
 Task<Status> Scrubber::Run(Options options, const Progress& progress) {
   options_ = std::move(options);
   progress_ = &progress;
+  Status status = MayGoOn();
+  EPLOG_CO_TRY(status);
   std::vector<Span> live;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
     live.push_back({id, core_.state->pending.SequenceOf(id)});
@@ -95,7 +97,7 @@ Task<Status> Scrubber::Run(Options options, const Progress& progress) {
   log_stripes_ = live.size();
   total_ = core_.geometry.stripes + log_stripes_;
   TaskGroup group(core_.loop);
-  for (size_t i = 0; i < live.size() && !group.failed() && !Closing(); ++i) {
+  for (size_t i = 0; i < live.size() && !group.failed() && MayGoOn().ok(); ++i) {
     Task<void> below = group.WaitBelow(Busy() ? 1 : kLogStripesAtOnce);
     co_await below;
     group.Start(ScrubLogStripe(live[i]));
@@ -105,14 +107,13 @@ Task<Status> Scrubber::Run(Options options, const Progress& progress) {
     }
   }
   Task<Status> all = group.Wait();
-  Status status = co_await all;
+  status = co_await all;
   EPLOG_CO_TRY(status);
   Task<Status> rows = ScrubRows();
   status = co_await rows;
   EPLOG_CO_TRY(status);
-  if (Closing()) {
-    co_return Fail(ErrorCode::kShutdown, "the array is closing; the scrub is not complete");
-  }
+  status = MayGoOn();
+  EPLOG_CO_TRY(status);
   Tell(total_);
   co_return OkStatus();
 }
@@ -123,13 +124,15 @@ Task<Status> Scrubber::ScrubRows() {
   std::vector<StripeIndex> batch;
   uint64_t since = core_.loop.NowUs();
   uint64_t marked_us = since;
-  for (uint32_t s = options_.first_stripe;
-       s < g.stripes && !group.failed() && !core_.stop_error && !Closing(); ++s) {
+  for (uint32_t s = options_.first_stripe; s < g.stripes && !group.failed() && MayGoOn().ok();
+       ++s) {
     if (batch.empty() && options_.mark && core_.loop.NowUs() >= marked_us + kMarkUs) {
       Task<Status> before = group.Wait();
       Status status = co_await before;
       EPLOG_CO_TRY(status);
-      options_.mark(s);
+      status = MayGoOn();  // then some of these were not read
+      EPLOG_CO_TRY(status);
+      options_.mark(s, report_.problems_found - left_in_log_);
       marked_us = core_.loop.NowUs();
     }
     if (!core_.state->RowIsZero(StripeIndex(s))) {
@@ -161,7 +164,7 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
   // With nothing pinned: who heals waits his turn for room, and slots that others wait for may be
   // the ones that were being read.
   for (Wrong& row : wrong) {
-    if (options_.heal && !Closing()) {
+    if (options_.heal && MayGoOn().ok()) {
       Task<Status> healing = HealStripe(row.stripe, std::move(row.findings));
       Status status = co_await healing;
       EPLOG_CO_TRY(status);
@@ -217,7 +220,7 @@ Task<Status> Scrubber::HealStripe(StripeIndex stripe, std::vector<size_t> findin
   const Result<Healer::Outcome> outcome = co_await healing;
   if (!outcome.ok()) {
     const Error& error = outcome.error();
-    Status running = core_.Running();
+    Status running = MayGoOn();
     EPLOG_CO_TRY(running);
     static_cast<void>(error);  // no room, or devices changed: it stays as found
     co_return OkStatus();
@@ -235,19 +238,20 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
   std::vector<size_t> findings;
   Task<void> checking = CheckLogStripe(stripe, findings);
   co_await checking;
+  bool gone = false;
   if (!findings.empty() && options_.heal) {
     // With nothing pinned: making room for a commit may need the log.
     Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
     const Status retired = co_await retiring;
-    const bool gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
-    report_.healed += gone ? findings.size() : 0;
-    for (const size_t at : findings) {
-      if (gone) {
-        findings_.SetOutcome(at, Finding::Outcome::kHealed);
-      }
+    gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
+  }
+  (gone ? report_.healed : left_in_log_) += findings.size();
+  for (const size_t at : findings) {
+    if (gone) {
+      findings_.SetOutcome(at, Finding::Outcome::kHealed);
     }
   }
-  co_return core_.Running();
+  co_return MayGoOn();
 }
 
 Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) {

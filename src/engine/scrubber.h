@@ -34,8 +34,11 @@ class Scrubber {
     bool yield = true;              // rest beside requests of others
     const bool* closing = nullptr;  // when this becomes true it ends with kShutdown
     uint32_t first_stripe = 0;
-    std::function<void(uint32_t next_stripe)> mark;  // what is before it has been read
+    // What is before this stripe has been read; of the problems found until then, those that a
+    // scrub which goes on there does not meet again.
+    std::function<void(uint32_t next_stripe, uint64_t problems_before)> mark;
   };
+  // Fails if it could not come to its end: the array closes, or has stopped.
   Task<Status> Run(Options options, const Progress& progress);
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
   void CheckReferences();
@@ -62,7 +65,8 @@ class Scrubber {
     return (core_.unverified >> ssd.value & 1) != 0;
   }
   [[nodiscard]] bool Busy() const;
-  [[nodiscard]] bool Closing() const { return options_.closing != nullptr && *options_.closing; }
+  // Or why nothing more is read.
+  [[nodiscard]] Status MayGoOn() const { return core_.ScrubMayGoOn(options_.closing); }
   Task<void> Breathe(uint64_t since_us);
   void Tell(uint64_t done) const;
 
@@ -76,6 +80,7 @@ class Scrubber {
   const Progress* progress_ = nullptr;
   uint64_t total_ = 0;
   uint64_t log_stripes_ = 0;
+  uint64_t left_in_log_ = 0;  // problems: who goes on reads all log stripes anew
 };
 
 }  // namespace eplog

@@ -40,6 +40,7 @@ Json ReportToJson(const CheckReport& report, const ArrayStatus& status) {
           {"log_stripes_checked", report.log_stripes_checked},
           {"metadata_blocks_checked", report.metadata_blocks_checked},
           {"problems_found", report.problems_found},
+          {"problems_found_before", report.problems_found_before},
           {"healed", report.healed},
           {"lost", report.lost},
           {"degraded", status.state != ArrayState::kClean && status.state != ArrayState::kActive},

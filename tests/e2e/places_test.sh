@@ -242,6 +242,18 @@ grep -q 'no problem in what is there; the array is degraded' "$WORK/out" || die 
 mv "$WORK/away" "$ARRAY/ssd1"
 [ "$(states "$ARRAY")" = none ] || die "after a look these are not ok: $(states "$ARRAY")"
 eplog scrub "$ARRAY"
+
+say "== what a scrub had found that was cut short is said apart, and once"
+printf '{"uuid": "%s", "heal": false, "next_stripe": 1, "problems_found": 25, "healed": 0, "lost": 0}' \
+  "$(sed -n 's/^uuid *= *"\(.*\)"/\1/p' "$ARRAY/array.toml")" >"$ARRAY/scrub.json"
+status=0
+"$EPLOG" scrub "$ARRAY" >"$WORK/out" 2>"$WORK/err" || status=$?
+[ $status -eq 3 ] || die "exit status $status: $(cat "$WORK/out" "$WORK/err")"
+grep -q 'went on at stripe 1, .*(25 problems) was not looked at again.*--restart' "$WORK/out" || die "$(cat "$WORK/out")"
+grep -q '25 problems (25 of them found by the scrub that was cut short)' "$WORK/out" || die "$(cat "$WORK/out")"
+grep -q 'more; --json lists' "$WORK/out" && die "a list is promised of what is in none: $(cat "$WORK/out")"
+eplog scrub "$ARRAY"
+grep -q 'all is well' "$WORK/out" || die "$(cat "$WORK/out")"
 rm -r "$ARRAY"
 
 say "== mode log: what only the log devices have is not given up unasked"

@@ -188,6 +188,33 @@ rm "$ARRAY/ssd0" && truncate -s $SSD_BYTES "$ARRAY/ssd0"
 refused 1 'more than 1 members are missing: ssd0, log0.*ssd0 .* is no member' "$EPLOG" mount "$ARRAY" "$MNT"
 rm -r "$ARRAY"
 
+say "== who waits for a rebuild is told when it will not come"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+stop_daemon
+eplog fail "$ARRAY" ssd0
+eplog replace "$ARRAY" ssd0 "$ARRAY/ssd0" --force
+start_daemon --read-only
+[ "$(status_value "v['ssd0']['state']")" = rebuilding ] || die "$("$EPLOG" status "$ARRAY")"
+refused 1 'nothing is rebuilt: .*mounted read-only' bounded 60 "$EPLOG" rebuild "$ARRAY"
+verify
+stop_daemon
+eplog rebuild "$ARRAY"
+check_array
+start_daemon
+eplog rebuild "$ARRAY" --pace 16K  # of what is to come
+eplog fail "$ARRAY" ssd0
+eplog replace "$ARRAY" ssd0 "$WORK/new" --make-file
+eplog inject "$ARRAY" ssd1 --drop
+eplog inject "$ARRAY" ssd2 --drop
+dd if=/dev/urandom of="$MNT/disk" bs=1M count=1 conv=notrunc,fsync status=none 2>/dev/null && die "a write without two SSDs"
+[ "$(status_value "v['ssd0']['state']")" = rebuilding ] || die "$("$EPLOG" status "$ARRAY")"
+refused 1 'nothing is rebuilt: the array has stopped: more than 1 devices are lost' bounded 60 "$EPLOG" rebuild "$ARRAY"
+kill_daemon
+rm -r "$ARRAY" "$WORK/new"
+
 say "== typing errors make no files, and refusals leave none"
 create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
 eplog volume create "$ARRAY" disk 8M

@@ -254,6 +254,25 @@ TEST_F(Beyond, WhileItRuns) {
   test_->Kill();
 }
 
+// What is left is read by who asks for it. That everything was read and is well is said of an array
+// that is whole enough, and of no other.
+TEST_F(Beyond, IsNotCalledScrubbed) {
+  Make();
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  ASSERT_TRUE(test_->Close().ok());
+  const auto array = Open({0, 1, 6}, true);
+  ASSERT_TRUE(array.ok()) << array.error().ToString();
+  ASSERT_EQ((*array)->GetStatus().live_log_stripes, 0U);
+  for (const auto& report : {RunTask(test_->loop, (*array)->Scrub(false, Progress())),
+                             RunTask(test_->loop, (*array)->Check(Progress()))}) {
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().code, ErrorCode::kTooManyFailures);
+    EXPECT_NE(report.error().message.find("not complete"), std::string::npos)
+        << report.error().message;
+  }
+  EXPECT_TRUE(RunTask(test_->loop, (*array)->Close()).ok());
+}
+
 // ---- what is there and means nothing
 
 class Garbage : public Beyond {

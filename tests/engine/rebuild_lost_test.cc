@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -101,6 +103,100 @@ TEST_F(RebuildLost, WhatIsWrittenAnewIsWholeAgain) {
   EXPECT_EQ(status.devices[0].state, DeviceState::kOk);
   EXPECT_EQ(status.rebuild_lost_bytes, 0U);
   EXPECT_TRUE(test_->Read(volume_, 0, anew.size()) == anew);
+}
+
+// A device is back whose chunk is wrong, in a stripe that cannot be decoded only because another
+// device is away. It is not ok before that one is back, however often the stripe was looked at:
+// nobody would look at what it holds any more.
+class RebuildWhileAnotherIsAway : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kSsdCount = 6;
+  static constexpr uint32_t kDataChunks = 4;
+
+  void SetUp() override {
+    ArrayShape shape;
+    shape.n = kSsdCount;
+    shape.m = 2;
+    shape.ssd_bytes = uint64_t{2} << 20;
+    shape.log_bytes = uint64_t{1} << 20;
+    test_ = std::make_unique<TestArray>(shape);
+    const VolumeId volume = test_->CreateVolume("v", kChunks * kChunk);
+    Random random(7);
+    content_ = RandomBytes(random, kChunks * kChunk);
+    ASSERT_TRUE(test_->Write(volume, 0, content_).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Close().ok());
+  }
+  void OpenWithout(std::optional<uint32_t> away) {
+    std::vector<Device*> devices = test_->Devices();
+    if (away) {
+      devices.erase(devices.begin() + *away);
+    }
+    OpenOptions options;
+    options.entropy = ++lives_ + 1000;
+    options.on_event = [this](const ArrayEvent& event) {
+      if (event.kind == EventKind::kCorruptionLost) {
+        lost_.push_back(event);
+      }
+    };
+    auto opened = RunTask(test_->loop, Array::Open(test_->loop, devices, options));
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    test_->array = std::move(*opened);
+  }
+  // Where this SSD has a chunk of the volume's stripe; null if it has parity of it.
+  std::byte* Find(uint32_t ssd, uint64_t stripe) {
+    auto bytes = test_->memory(ssd).bytes();
+    for (uint64_t i = 0; i < kDataChunks; ++i) {
+      const auto content = std::span(content_).subspan((stripe * kDataChunks + i) * kChunk, kChunk);
+      for (uint64_t at = 0; at + kChunk <= bytes.size(); at += kChunk) {
+        if (std::equal(content.begin(), content.end(),
+                       bytes.begin() + static_cast<std::ptrdiff_t>(at))) {
+          return &bytes[at];
+        }
+      }
+    }
+    return nullptr;
+  }
+  DeviceState StateOf(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+
+  std::unique_ptr<TestArray> test_;
+  Bytes content_;
+  std::vector<ArrayEvent> lost_;
+  uint64_t lives_ = 0;
+};
+
+TEST_F(RebuildWhileAnotherIsAway, WhatCannotBeVerifiedYetKeepsADeviceFromBeingOk) {
+  OpenWithout(0);
+  ASSERT_TRUE(test_->Close().ok());
+  uint64_t stripe = 0;
+  while (Find(0, stripe) == nullptr || Find(2, stripe) == nullptr) {
+    ASSERT_LT(++stripe, kChunks / kDataChunks);
+  }
+  std::byte* const unreadable = Find(2, stripe);
+  *Find(0, stripe) ^= std::byte{1};
+  *unreadable ^= std::byte{1};
+
+  OpenWithout(1);
+  ASSERT_EQ(StateOf(0), DeviceState::kRebuilding);
+  test_->Sleep(60'000'000);
+  EXPECT_EQ(StateOf(0), DeviceState::kRebuilding);
+  // Who waits for the rebuild is told that this is all that is left, and which chunk it is.
+  const ArrayStatus status = test_->array->GetStatus();
+  EXPECT_EQ(status.rebuild_left_bytes, kChunk);
+  EXPECT_EQ(status.rebuild_lost_bytes, kChunk);
+  ASSERT_EQ(lost_.size(), 1U);
+  EXPECT_EQ(lost_[0].device, "ssd0");
+  ASSERT_TRUE(test_->Close().ok());
+
+  *unreadable ^= std::byte{1};  // for the moment only
+  OpenWithout(std::nullopt);
+  test_->Sleep(60'000'000);
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  EXPECT_EQ(StateOf(1), DeviceState::kOk);
+  const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
 }
 
 }  // namespace
