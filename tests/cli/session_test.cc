@@ -201,6 +201,26 @@ TEST_F(Sessions, ReplacementAtThePathOfTheFailedMemberIsTheNewFile) {
   Close();
 }
 
+// Who opens it read array.toml before somebody else, who had it open, had written down another
+// place.
+TEST_F(Sessions, WhatArrayTomlSaysUnderTheLocksCounts) {
+  const ArrayFile read_before = file_;
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+  dir_.WriteSparse("new", kSsdBytes);
+  ASSERT_TRUE(Replace(0, At("new")).ok());
+  WaitUntilRebuilt();
+  ASSERT_TRUE(
+      ChangeArrayFile(file_, [&](ArrayFile& now) { now.MoveMember("ssd0", At("new")); }).ok());
+  Close();
+  file_ = read_before;
+  Open();
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  EXPECT_EQ(session_->file().MemberAt(At("new")), "ssd0");
+  ExpectContent();
+  Close();
+}
+
 TEST_F(Sessions, MembersThatAreOutAreClosed) {
   Open();
   const size_t before = OpenDescriptors();
@@ -474,6 +494,7 @@ TEST_F(LeftOut, ForeignAlsoWhereItComesFirst) {
 TEST_F(LeftOut, CopyOfAnotherMember) {
   file_.members[0].path = "gone";
   std::filesystem::copy_file(At("ssd1"), At("gone"));
+  ASSERT_TRUE(WriteArrayFile(file_).ok());
   const Status opened = TryOpen();
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures) << "ssd0 is not there either";
@@ -649,6 +670,7 @@ TEST_F(SpareShelves, TheSessionIsToldWhatIsListed) {
 TEST_F(SpareShelves, ASpareThatHadJoinedIsNoneAlsoReadOnly) {
   std::filesystem::rename(At("ssd1"), At("s"));
   file_.spares = {"s"};
+  ASSERT_TRUE(WriteArrayFile(file_).ok());
   MemberOptions options;
   options.read_only = true;
   Open(options);
