@@ -249,7 +249,7 @@ int RunReplace(const ReplaceCommand& command) {
     return ReportError(kVerb, index.error());
   }
   const std::filesystem::path path = ResolveParent(command.path);
-  if (const Status can = CheckChangeable(*file); !can.ok()) {
+  if (const Status can = CheckChangeable(*file, Move(MemberName(*file, *index), path)); !can.ok()) {
     return ReportError(kVerb, can.error());
   }
   if (command.dry_run) {

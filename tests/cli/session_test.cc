@@ -663,6 +663,12 @@ TEST_F(SpareShelves, TheSessionIsToldWhatIsListed) {
     EXPECT_FALSE(session_->Run(shelf.Joined("ssd1", b)).ok());
     EXPECT_TRUE(session_->file().spares.empty());
     EXPECT_EQ(session_->file().MemberAt(b), "ssd1");
+    std::filesystem::remove(file_.file);
+    ASSERT_TRUE(session_->Run(shelf.Add(a, Identity(a))).ok());
+    const auto anew = LoadArrayFile(file_.file);
+    ASSERT_TRUE(anew.ok());
+    EXPECT_EQ(anew->MemberAt(b), "ssd1");
+    EXPECT_EQ(anew->spares, std::vector<std::string>{"a"});
   }
   EXPECT_TRUE(session_->Close().ok());
 }

@@ -267,7 +267,13 @@ done
 exec {writing}<&-
 wait $replacing || die "$(cat "$WORK/replaced")"
 grep -q '^path = "new"' "$ARRAY/array.toml" || die "$(cat "$ARRAY/array.toml")"
-rm -r "$ARRAY"
+mv "$ARRAY/array.toml" "$WORK/real.toml"
+ln -s "$WORK/real.toml" "$ARRAY/array.toml"
+eplog fail "$ARRAY" ssd0
+truncate -s $SSD_BYTES "$ARRAY/newer"
+eplog replace "$ARRAY" ssd0 "$ARRAY/newer"
+[ -L "$ARRAY/array.toml" ] && grep -q '^path = "newer"' "$WORK/real.toml" || die "a link: $(cat "$WORK/real.toml")"
+rm -r "$ARRAY" "$WORK/real.toml"
 
 say "== what cannot be a device"
 create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
