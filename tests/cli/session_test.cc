@@ -3,6 +3,7 @@
 #include "cli/session.h"
 
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -948,6 +949,28 @@ TEST_F(Sessions, FileThatWasMadeForNothingIsRemoved) {
     made.Keep();
   }
   EXPECT_TRUE(std::filesystem::exists(At("new")));
+}
+
+// Else somebody could take it in between, and it would be removed under him.
+TEST_F(Sessions, FileThatWasMadeForNothingIsRemovedWhileItIsLocked) {
+  const int events = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(events, 0);
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    ASSERT_GE(::inotify_add_watch(events, At("new").c_str(), IN_ATTRIB | IN_CLOSE_WRITE), 0);
+  }
+  // Unlocked is what is closed, and an inode tells of its name's removal.
+  std::vector<uint32_t> seen;
+  inotify_event event{};
+  while (::read(events, &event, sizeof(event)) == ssize_t{sizeof(event)}) {
+    seen.push_back(event.mask & (IN_ATTRIB | IN_CLOSE_WRITE));
+  }
+  ::close(events);
+  const auto removed = std::find(seen.begin(), seen.end(), uint32_t{IN_ATTRIB});
+  ASSERT_NE(removed, seen.end());
+  EXPECT_EQ(std::count(seen.begin(), removed, uint32_t{IN_CLOSE_WRITE}), 0);
+  EXPECT_EQ(std::count(removed, seen.end(), uint32_t{IN_CLOSE_WRITE}), 1);
 }
 
 TEST_F(Sessions, WhatTookTheNameOfAMadeFileIsNotRemoved) {
