@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "base/utf8.h"
 #include "cli/file_descriptor.h"
 
 namespace eplog::cli {
@@ -259,8 +260,19 @@ ArrayFile WithoutMembersAsSpares(ArrayFile array) {
   return array;
 }
 
-std::string TemporaryOf(const ArrayFile& array) {
-  return fmt::format("{}.{}.tmp", array.file.string(), ::getpid());
+// Where it lies: the name may be a symbolic link, which stays one.
+std::filesystem::path Target(const std::filesystem::path& file) {
+  constexpr int kMostLinks = 40;  // as in the kernel
+  std::error_code ignored;
+  std::filesystem::path at = file;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, ignored); ++i) {
+    at = at.parent_path() / std::filesystem::read_symlink(at, ignored);
+  }
+  return ResolveParent(at);
+}
+
+std::string TemporaryOf(const std::filesystem::path& target) {
+  return fmt::format("{}.{}.tmp", target.string(), ::getpid());
 }
 
 }  // namespace
@@ -447,29 +459,52 @@ std::string FormatArrayFile(const ArrayFile& array) {
   return out;
 }
 
+// What could not be read again would lock everybody out.
+Status CheckReadable(const ArrayFile& array) {
+  std::vector<std::string> paths = array.spares;
+  for (const MemberPath& member : array.members) {
+    paths.push_back(member.path);
+  }
+  for (const std::string& path : paths) {
+    if (!IsUtf8(path)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is not UTF-8, and array.toml can name no such path: give a link "
+                              "to it",
+                              path));
+    }
+  }
+  const auto readable = ParseArrayFile(FormatArrayFile(array), array.file);
+  return readable.ok()
+             ? OkStatus()
+             : Status(Fail(ErrorCode::kInvalidArgument,
+                           "array.toml is left as it is: it would be " + readable.error().message));
+}
+
 Status CheckWritable(const ArrayFile& array) {
-  const std::string temporary = TemporaryOf(array);
+  EPLOG_TRY(CheckReadable(array));
+  const std::string temporary = TemporaryOf(Target(array.file));
   Status written = WriteTemporary(temporary, FormatArrayFile(array));
   ::unlink(temporary.c_str());
   return written;
 }
 
 Status WriteArrayFile(const ArrayFile& array) {
-  const std::string temporary = TemporaryOf(array);
+  const std::filesystem::path target = Target(array.file);
+  const std::string temporary = TemporaryOf(target);
   Status written = WriteTemporary(temporary, FormatArrayFile(array));
-  if (written.ok() && ::rename(temporary.c_str(), array.file.c_str()) != 0) {
-    written = FailErrno(errno, "cannot rename to " + array.file.string());
+  if (written.ok() && ::rename(temporary.c_str(), target.c_str()) != 0) {
+    written = FailErrno(errno, "cannot rename to " + target.string());
   }
   if (!written.ok()) {
     ::unlink(temporary.c_str());
     return written;
   }
-  return SyncDirectory(array.file.parent_path());
+  return SyncDirectory(target.parent_path());
 }
 
 Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& change) {
-  // The directory is locked, since the file itself is replaced.
-  const std::filesystem::path directory = array.file.parent_path();
+  // The directory is locked, since the file itself is replaced: where it lies, by whatever name.
+  const std::filesystem::path directory = Target(array.file).parent_path();
   const FileDescriptor lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.get() < 0) {
     return FailErrno(errno, "cannot open the directory " + directory.string());
@@ -496,12 +531,7 @@ Status ChangeArrayFile(ArrayFile& array, const std::function<void(ArrayFile&)>& 
     array = std::move(*now);  // whatever its owner wrote besides stays
     return OkStatus();
   }
-  // What could not be read again would lock everybody out.
-  const auto readable = ParseArrayFile(FormatArrayFile(*now), now->file);
-  if (!readable.ok()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "array.toml is left as it is: it would be " + readable.error().message);
-  }
+  EPLOG_TRY(CheckReadable(*now));
   EPLOG_TRY(WriteArrayFile(*now));
   array = std::move(*now);
   return OkStatus();

@@ -87,9 +87,11 @@ std::string PathFor(const ArrayFile& array, const std::filesystem::path& path);
 std::string FormatArrayFile(const ArrayFile& array);
 
 // Write to array.file atomically and durably: a temporary file beside it, fsync, rename, fsync of
-// the directory.
+// the directory. Where it is a symbolic link, what that leads to is written.
 Status WriteArrayFile(const ArrayFile& array);
-// That could be done: the temporary file can be written. Taken away again.
+// It could be read again. Else kInvalidArgument, with what to do.
+Status CheckReadable(const ArrayFile& array);
+// It could be read again, and the temporary file can be written. Taken away again.
 Status CheckWritable(const ArrayFile& array);
 
 // Read the file of `array` anew, change it, and write it as above if that changed anything; `array`

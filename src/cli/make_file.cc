@@ -75,9 +75,12 @@ MadeFile::~MadeFile() {
     return;
   }
   auto loop = IoUringLoop::Create();
+  if (!loop.ok()) {
+    return;
+  }
   const FileDeviceOptions only{.looked_at = probed_.identity};
-  if (!loop.ok() || !FileDevice::Open(**loop, path_.string(), only).ok() ||
-      ReadSuperblock(path_, probed_).ok()) {
+  const auto locked = FileDevice::Open(**loop, path_.string(), only);  // until it is removed
+  if (!locked.ok() || ReadSuperblock(path_, probed_).ok()) {
     return;
   }
   std::error_code ignored;

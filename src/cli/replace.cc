@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "cli/array_file.h"
 #include "cli/candidate.h"
+#include "cli/change_turn.h"
 #include "cli/console.h"
 #include "cli/dry_run.h"
 #include "cli/make_file.h"
@@ -90,7 +92,29 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
   return device;
 }
 
-Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
+std::function<void(ArrayFile&)> Move(const std::string& name, const std::filesystem::path& path) {
+  return [name, path](ArrayFile& now) { now.MoveMember(name, path); };
+}
+
+// While the devices are locked: whoever opens the array next is to find the new one. What could not
+// be written, as the serving process answers it.
+Json WriteDown(Session& session, const std::function<void(ArrayFile&)>& move) {
+  const auto written = ChangeInTime(session.file(), move, session.change_turn());
+  session.Relist(move);
+  return {{"unwritten", written.ok() ? std::string() : written.error().ToString()}};
+}
+
+Status CheckWritten(const Json& answer, const std::string& what) {
+  const std::string why = answer.is_object() ? answer.value("unwritten", "")
+                                             : "the process that serves it is of an older version";
+  return why.empty() ? OkStatus()
+                     : Status(Fail(ErrorCode::kIo,
+                                   fmt::format("{} now, but array.toml does not say so yet: {}; as "
+                                               "soon as it can be written, write that there",
+                                               what, why)));
+}
+
+Status Replace(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
   std::error_code error;
   ProbedDevice looked_at;  // nothing else is to be overwritten
@@ -105,13 +129,15 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
     EPLOG_TRY(made.Make(kVerb, file, *bytes, command.make_file));
     looked_at = made.probed();
   }
+  const std::string name = MemberName(file, index);
   const auto offline = [&](Session& session) -> Result<Json> {
     auto device = session.Run(session.OpenDevice(path.string(), looked_at.identity));
     EPLOG_TRY(device);
     const Status replaced = session.Run(session.array().ReplaceDevice(index, **device));
     session.CloseDevice(**device);
     EPLOG_TRY(replaced);
-    return Json();
+    made.Keep();
+    return WriteDown(session, Move(name, path));
   };
   const Json request = {{"verb", kVerb},
                         {"device", index},
@@ -120,17 +146,7 @@ Status Replace(const ReplaceCommand& command, ArrayFile& file, uint32_t index,
   const auto done = AskOrOpen(kVerb, file, request, offline);
   EPLOG_TRY(done);
   made.Keep();
-  const std::string name = MemberName(file, index);
-  Status listed = ChangeArrayFile(file, [&](ArrayFile& now) { now.MoveMember(name, path); });
-  if (!listed.ok()) {
-    Error told = std::move(listed).error();
-    told.message = fmt::format(
-        "{} is {} of '{}' now, but array.toml does not say so yet: {}; as "
-        "soon as it can be written, write there where {} is",
-        path.string(), name, file.name, told.message, name);
-    return Fail(std::move(told));
-  }
-  return OkStatus();
+  return CheckWritten(*done, fmt::format("{} is {} of '{}'", path.string(), name, file.name));
 }
 
 // ---- the dry run
@@ -233,7 +249,7 @@ int RunReplace(const ReplaceCommand& command) {
     return ReportError(kVerb, index.error());
   }
   const std::filesystem::path path = ResolveParent(command.path);
-  if (const Status can = CheckChangeable(*file); !can.ok()) {
+  if (const Status can = CheckChangeable(*file, Move(MemberName(*file, *index), path)); !can.ok()) {
     return ReportError(kVerb, can.error());
   }
   if (command.dry_run) {

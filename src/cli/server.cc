@@ -303,21 +303,28 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
   return served;
 }
 
-Status CheckChangeable(const ArrayFile& file) {
-  const auto there = LoadArrayFile(file.file);
-  if (there.ok() || there.error().code == ErrorCode::kNotFound) {
-    return CheckWritable(file);
+Status CheckChangeable(const ArrayFile& file, const std::function<void(ArrayFile&)>& change) {
+  auto now = LoadArrayFile(file.file);
+  if (!now.ok() && now.error().code == ErrorCode::kNotFound) {
+    now = file;
+    for (const MemberPath& member : file.members) {
+      now->DropSpare(file.Locate(member));  // one that stepped in since the list was made
+    }
   }
-  return Fail(
-      there.error().code,
-      fmt::format("{}; mend it, or move it away: then it is written anew", there.error().message));
+  if (!now.ok()) {
+    return Fail(
+        now.error().code,
+        fmt::format("{}; mend it, or move it away: then it is written anew", now.error().message));
+  }
+  change(*now);
+  return CheckWritable(*now);
 }
 
 Json DescribeServing(const ArrayFile& file, const std::string& directory,
                      const std::vector<HeldMember>& held_members,
                      const std::vector<HeldMember>& before) {
   const auto named = [](const std::string& name) {
-    return [&name](const HeldMember& member) { return member.name == name; };
+    return [&name](const auto& member) { return member.name == name; };
   };
   Json members = Json::array();
   for (const MemberPath& member : file.members) {
@@ -331,6 +338,12 @@ Json DescribeServing(const ArrayFile& file, const std::string& directory,
       described["identity"] = IdentityToJson(lost->identity);
     }
     members.push_back(std::move(described));
+  }
+  for (const HeldMember& held : held_members) {
+    if (std::none_of(file.members.begin(), file.members.end(), named(held.name))) {
+      members.push_back(
+          {{"name", held.name}, {"path", held.path}, {"identity", IdentityToJson(held.identity)}});
+    }
   }
   Json earlier = Json::array();
   for (const HeldMember& member : before) {

@@ -56,9 +56,9 @@ Result<Json> AskServer(const ArrayFile& file, const Json& request,
 // the process that serves it says what stood there. With a warning then.
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument);
 
-// Its array.toml can be changed: it is whole, or not there, so that it is written anew, and its
-// file system takes it.
-Status CheckChangeable(const ArrayFile& file);
+// Its array.toml can be changed so: it is whole, or not there, so that it is written anew; it could
+// be read again; and its file system takes it. Nothing is changed.
+Status CheckChangeable(const ArrayFile& file, const std::function<void(ArrayFile&)>& change);
 
 // A device that an array holds, or held, by the name that its superblock gives it.
 struct HeldMember {

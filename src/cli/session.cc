@@ -83,6 +83,27 @@ uint64_t LogsGivenUp(const ArrayFile& file, const std::vector<std::string>& with
   return logs;
 }
 
+// Under the locks of the members that array.toml lists then: since it was read, whoever had the
+// array open may have written down another place. Where it cannot be read any more, what was read
+// counts.
+Result<Members> OpenListed(IoUringLoop& loop, ArrayFile& file, const MemberOptions& options) {
+  constexpr int kTries = 5;
+  for (int i = 0; i < kTries; ++i) {
+    auto members = OpenMembers(loop, file, options);
+    if (!members.ok()) {
+      return members;
+    }
+    BoundedCall<Result<ArrayFile>> reading([path = file.file] { return LoadArrayFile(path); });
+    auto now = reading.Wait(BoundedCall<Result<ArrayFile>>::Clock::now() + kPatience);
+    if (!now || !now->ok() || (*now)->uuid != file.uuid ||
+        ((*now)->members == file.members && (*now)->spares == file.spares)) {
+      return members;
+    }
+    file = std::move(**now);
+  }
+  return Fail(ErrorCode::kBusy, file.file.string() + " is just being changed, again and again");
+}
+
 // All on the one line of an error.
 void Append(Error& error, const std::vector<std::string>& left_out) {
   std::string all;
@@ -98,18 +119,19 @@ std::string EventsPath(const ArrayFile& file) {
   return (file.file.parent_path() / "events.jsonl").string();
 }
 
-Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& file,
+Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const ArrayFile& read_before,
                                                const MemberOptions& options, OpenOptions open) {
-  EPLOG_TRY(options.read_only ? OkStatus() : CheckFileSizes(file));
+  EPLOG_TRY(options.read_only ? OkStatus() : CheckFileSizes(read_before));
   std::unique_ptr<Session> session(new Session());
   auto loop = IoUringLoop::Create();
   if (!loop.ok()) {
     return Fail(std::move(loop).error());
   }
-  session->file_ = file;
+  session->file_ = read_before;
+  const ArrayFile& file = session->file_;
   session->loop_ = std::move(*loop);
   session->helper_ = std::make_unique<HelperThread>(*session->loop_, kMostOpenings);
-  auto members = OpenMembers(*session->loop_, file, options);
+  auto members = OpenListed(*session->loop_, session->file_, options);
   if (!members.ok()) {
     return Fail(std::move(members).error());
   }

@@ -45,8 +45,9 @@ class Session {
   // `verb` is for warnings about members that are left out: missing, or no good members. Nothing is
   // written to them; with more than m of them the array does not open. kBusy names the process that
   // holds the array.
+  // What array.toml says when the devices are locked counts, not what it said before.
   // Of `open` the caller sets what he chooses; read_only, without_logs and entropy are set here.
-  static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& file,
+  static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& read_before,
                                                const MemberOptions& options, OpenOptions open = {});
   ~Session();
   Session(const Session&) = delete;

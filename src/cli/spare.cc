@@ -114,9 +114,13 @@ auto Offline(const Superblock& member, Change change) {
 Status Add(const SpareCommand& command, const ArrayFile& file) {
   const auto member = AnyMember(file);
   EPLOG_TRY(member);
-  EPLOG_TRY(CheckChangeable(file));
   const Geometry& g = member->geometry;
   const std::filesystem::path path = ResolveParent(command.device);
+  EPLOG_TRY(CheckChangeable(file, [&path](ArrayFile& now) {
+    if (now.MemberAt(path).empty()) {  // else it is refused below, and says why
+      now.AddSpare(path);
+    }
+  }));
   std::error_code error;
   ProbedDevice device;  // what is looked at, and nothing else, is to become a spare
   MadeFile made(path);

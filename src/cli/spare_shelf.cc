@@ -89,7 +89,8 @@ Task<SpareFound> FileSpareShelf::Identify(std::string path) {
 
 Task<Status> FileSpareShelf::Change(std::function<void(ArrayFile&)> change) {
   Result<ArrayFile> changed = ArrayFile();
-  Task<Status> writing = helper_.Run([&, before = file_, turn = session_.change_turn()] {
+  // Where it is gone it is made of what the session knows: also of what could not be written.
+  Task<Status> writing = helper_.Run([&, before = session_.file(), turn = session_.change_turn()] {
     changed = ChangeInTime(before, change, turn);
   });
   Status ran = co_await writing;

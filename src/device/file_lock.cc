@@ -91,15 +91,17 @@ std::optional<LockHolder> FindLockHolder(const struct stat& file) {
     unsigned major_number = 0;
     unsigned minor_number = 0;
     unsigned long inode = 0;
-    if (std::sscanf(line.c_str(), "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major_number,
-                    &minor_number, &inode) != 4 ||
+    char kind = 0;  // of READ or WRITE
+    if (std::sscanf(line.c_str(), "%*d: FLOCK %*s %c%*s %d %x:%x:%lu", &kind, &pid, &major_number,
+                    &minor_number, &inode) != 5 ||
         inode != file.st_ino || pid <= 0) {
       continue;
     }
     const bool same_device =
         makedev(major_number, minor_number) == file.st_dev || HasOpen(pid, file);
     if (same_device && Alive(pid)) {
-      return LockHolder{pid, ReadLine(fs::path("/proc") / std::to_string(pid) / "comm")};
+      return LockHolder{pid, ReadLine(fs::path("/proc") / std::to_string(pid) / "comm"),
+                        kind == 'R'};
     }
   }
   return std::nullopt;
@@ -126,10 +128,12 @@ Status LockFile(int fd, const std::string& path, bool shared, uint64_t wait_ms) 
     if (fstat(fd, &file) != 0) {
       return FailErrno(errno, path + ": cannot be examined");
     }
-    if (const auto holder = FindLockHolder(file)) {
+    const bool late = std::chrono::steady_clock::now() >= deadline;
+    const auto holder = FindLockHolder(file);
+    if (holder && (late || shared || !holder->shared)) {
       return Fail(ErrorCode::kBusy, DescribeHolder(path, *holder));
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (late) {
       return Fail(ErrorCode::kBusy,
                   path +
                       " is locked, by a process that cannot be seen from here or by requests of a "

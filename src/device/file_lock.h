@@ -13,20 +13,23 @@
 
 namespace eplog {
 
-// How long a new owner waits for the requests that a dead one left in the kernel.
+// How long a new owner waits for the requests that a dead one left in the kernel, and for those who
+// only look.
 inline constexpr uint64_t kDeadOwnerWaitMs = 10000;
 
 struct LockHolder {
   pid_t pid = 0;
   std::string command;
+  bool shared = false;  // with others, who only look
 };
 
 // The living process that holds a flock on this file, if one can be seen. A zombie and a process
 // that is being killed count as dead: what they still hold goes with their last request.
 [[nodiscard]] std::optional<LockHolder> FindLockHolder(const struct stat& file);
 
-// Takes the lock of `fd`, shared or exclusive. kBusy at once if a living process holds it, and
-// after `wait_ms` if none can be seen and it is still held. Blocks meanwhile.
+// Takes the lock of `fd`, shared or exclusive. kBusy at once if a living process holds it for
+// itself, and after `wait_ms` if none can be seen, or it is held by those only who look, which
+// mostly takes a moment. Blocks meanwhile.
 [[nodiscard]] Status LockFile(int fd, const std::string& path, bool shared,
                               uint64_t wait_ms = kDeadOwnerWaitMs);
 

@@ -169,12 +169,23 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
     devices_.close(**opened);
     co_return Fail(ErrorCode::kShutdown, "the array is closing; nothing was replaced");
   }
-  Task<Status> replacing = devices_.spares == nullptr ? array_.ReplaceDevice(*device, **opened)
-                                                      : devices_.spares->Replace(*device, **opened);
-  Status status = co_await replacing;
+  Task<Result<std::string>> replacing = PutInPlace(*device, **opened);
+  Result<std::string> unwritten = co_await replacing;
   devices_.close(**opened);
-  EPLOG_CO_TRY(status);
-  co_return Json();
+  EPLOG_CO_TRY(unwritten);
+  Json result = {{"unwritten", *unwritten}};
+  co_return result;
+}
+
+Task<Result<std::string>> DaemonVerbs::PutInPlace(uint32_t device, Device& replacement) {
+  if (devices_.spares != nullptr) {
+    Task<Result<std::string>> replacing = devices_.spares->Replace(device, replacement);
+    co_return co_await replacing;
+  }
+  Task<Status> replacing = array_.ReplaceDevice(device, replacement);
+  Status replaced = co_await replacing;
+  EPLOG_CO_TRY(replaced);
+  co_return "the process that serves the array keeps no list of its devices";
 }
 
 // {"repair": bool, "restart": bool}

@@ -16,7 +16,9 @@
 //   umount                            null; when everything is durable and the array's devices are
 //                                     let go; busy, and nothing changed, while files are open
 //
-//   replace        device, path, identity      null; what is there is overwritten
+//   replace        device, path, identity      {"unwritten"}: why the new place could not be
+//   written
+//                                              down, else ""; what is there is overwritten
 //   spare-add      path, identity              null; what is there is overwritten
 //   spare-remove   path                        null; not found if it stepped in meanwhile
 //
@@ -96,6 +98,8 @@ class DaemonVerbs {
   Task<Result<Json>> RemoveSpare(Json request, ProgressSink progress);
   Task<Result<Json>> Umount(Json request, ProgressSink progress);
 
+  // Why it could not be written down; empty if it was.
+  Task<Result<std::string>> PutInPlace(uint32_t device, Device& replacement);
   // The volume that is named is there, and nobody has it open.
   [[nodiscard]] Status MayDelete(const Json& request) const;
 

@@ -248,6 +248,9 @@ Task<SpareKeeper::Outcome> SpareKeeper::StepIn(uint32_t device, std::string path
     Tell(EventKind::kSpareJoined, name,
          "the spare " + path + " has stepped in for " + name + " and is being rebuilt" +
              (written.ok() ? "" : "; " + written.error().ToString()));
+    if (!written.ok()) {
+      why = written.error();
+    }
     co_return Outcome::kSteppedIn;
   }
   why = replaced.error();
@@ -338,15 +341,27 @@ std::string SpareKeeper::PathOf(const Device& device) const {
   return spare == spares_.end() ? std::string() : spare->path;
 }
 
-Task<Status> SpareKeeper::Replace(uint32_t device, Device& replacement) {
+// No spare, as far as is known: one that is missing may have been listed at its path.
+Task<Result<std::string>> SpareKeeper::TakeIn(uint32_t device, Device& replacement) {
+  Task<Status> replacing = array_.ReplaceDevice(device, replacement);
+  Status replaced = co_await replacing;
+  EPLOG_CO_TRY(replaced);
+  const std::string name = array_.GetStatus().devices[device].name;
+  Task<Status> writing = shelf_.Joined(name, replacement.name());
+  const Status written = co_await writing;
+  std::erase_if(spares_, [&](const Spare& spare) { return spare.path == replacement.name(); });
+  co_return written.ok() ? std::string() : written.error().ToString();
+}
+
+Task<Result<std::string>> SpareKeeper::Replace(uint32_t device, Device& replacement) {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   const std::string path = PathOf(replacement);
   Status refused = CheckNoMember(path);
   EPLOG_CO_TRY(refused);
   if (path.empty()) {
-    Task<Status> replacing = array_.ReplaceDevice(device, replacement);
-    co_return co_await replacing;
+    Task<Result<std::string>> taking = TakeIn(device, replacement);
+    co_return co_await taking;
   }
   if (device >= array_.GetStatus().devices.size()) {
     co_return Fail(ErrorCode::kInvalidArgument, "no such device");
@@ -356,7 +371,7 @@ Task<Status> SpareKeeper::Replace(uint32_t device, Device& replacement) {
   if (co_await stepping != Outcome::kSteppedIn) {
     co_return Fail(std::move(why));
   }
-  co_return OkStatus();
+  co_return why.message.empty() ? std::string() : why.ToString();
 }
 
 // ----------------------------------------------------------------------------------------- status

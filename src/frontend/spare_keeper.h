@@ -97,8 +97,9 @@ class SpareKeeper {
   // Under which path this device is a spare that can be used; empty: it is none.
   [[nodiscard]] std::string PathOf(const Device& device) const;
   // This one for this device, chosen by hand: a spare or not. Nothing else happens to spares
-  // meanwhile.
-  Task<Status> Replace(uint32_t device, Device& replacement);
+  // meanwhile: should it fail at once, whatever steps in for it is written down after it. The
+  // result: why it could not be written down, though it has joined; empty if it was.
+  Task<Result<std::string>> Replace(uint32_t device, Device& replacement);
 
   // As `status` shows them: spare0, spare1, ...
   [[nodiscard]] std::vector<DeviceStatus> List() const;
@@ -118,7 +119,9 @@ class SpareKeeper {
   Task<void> Open(std::string path);
   Task<AsyncMutex::Guard> TurnOf(std::string path);
   Task<void> Fill(uint32_t device);
+  // `why`: what went wrong; also when it has stepped in, and that could not be written down.
   Task<Outcome> StepIn(uint32_t device, std::string path, const Device* only, Error& why);
+  Task<Result<std::string>> TakeIn(uint32_t device, Device& replacement);
   Task<Status> LookAgain(std::string path, const Device* only);
   Task<Status> Accept(std::string path, Result<SpareDevice> opened);
   void GiveUp(const std::string& path, const Error& why);

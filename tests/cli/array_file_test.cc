@@ -1,7 +1,10 @@
 #include "cli/array_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
+#include "cli/file_descriptor.h"
 #include "tests/cli/temp_dir.h"
 
 namespace eplog::cli {
@@ -187,6 +190,35 @@ TEST(ArrayFile, WriteReplacesAndLeavesNothingBehind) {
     ++files;
   }
   EXPECT_EQ(files, 1U);
+}
+
+// By either name the same file is written, and the same directory is locked meanwhile.
+TEST(ArrayFile, LinkStaysOneAndWhatItLeadsToIsWritten) {
+  const TempDir links;
+  const TempDir dir;
+  dir.Write("real.toml", kGood);
+  std::filesystem::create_symlink(dir.path() / "real.toml", links.path() / "between");
+  std::filesystem::create_symlink("between", links.path() / "array.toml");
+  auto array = LoadArrayFile(links.path());
+  ASSERT_TRUE(array.ok()) << array.error().message;
+  bool locked = false;
+  const Status changed = ChangeArrayFile(*array, [&](ArrayFile& now) {
+    now.MoveMember("ssd0", "/dev/sdx");
+    const FileDescriptor fd(::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    locked = ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0;
+  });
+  ASSERT_TRUE(changed.ok()) << changed.error().message;
+  EXPECT_TRUE(locked);
+  EXPECT_TRUE(std::filesystem::is_symlink(links.path() / "array.toml"));
+  EXPECT_TRUE(std::filesystem::is_symlink(links.path() / "between"));
+  const auto target = LoadArrayFile(dir.path() / "real.toml");
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->members.front().path, "/dev/sdx");
+  // Also where it leads to nothing now.
+  std::filesystem::remove(dir.path() / "real.toml");
+  ASSERT_TRUE(ChangeArrayFile(*array, [](ArrayFile&) {}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(links.path() / "array.toml"));
+  EXPECT_TRUE(LoadArrayFile(dir.path() / "real.toml").ok());
 }
 
 TEST(ArrayFile, WriteIntoNowhereFails) {

@@ -397,5 +397,20 @@ TEST(AskServer, WhatItNeverKnewSaysNothing) {
   EXPECT_TRUE(array.Ask(array.file, {}, {}).ok());
 }
 
+// array.toml may be made of this one day.
+TEST(DescribeServing, TellsOfAHeldMemberThatIsNotListed) {
+  const Listed array;
+  ArrayFile file = array.file;
+  std::erase_if(file.members, [](const MemberPath& member) { return member.name == "ssd1"; });
+  const Json told = DescribeServing(file, "/mnt", {array.Member("ssd0"), array.Member("ssd1")}, {});
+  std::vector<std::string> names;
+  for (const Json& member : told.at("members")) {
+    names.push_back(member.at("name").get<std::string>());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"ssd0", "log0", "ssd1"}));
+  EXPECT_EQ(told.at("members").back().at("path"), array.Member("ssd1").path);
+  EXPECT_TRUE(told.at("members").back().contains("identity"));
+}
+
 }  // namespace
 }  // namespace eplog::cli

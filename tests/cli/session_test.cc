@@ -3,6 +3,7 @@
 #include "cli/session.h"
 
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -197,6 +198,26 @@ TEST_F(Sessions, ReplacementAtThePathOfTheFailedMemberIsTheNewFile) {
   std::filesystem::remove(At("ssd1"));
   Open();
   EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  ExpectContent();
+  Close();
+}
+
+// Who opens it read array.toml before somebody else, who had it open, had written down another
+// place.
+TEST_F(Sessions, WhatArrayTomlSaysUnderTheLocksCounts) {
+  const ArrayFile read_before = file_;
+  Open();
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(0, "by hand")).ok());
+  dir_.WriteSparse("new", kSsdBytes);
+  ASSERT_TRUE(Replace(0, At("new")).ok());
+  WaitUntilRebuilt();
+  ASSERT_TRUE(
+      ChangeArrayFile(file_, [&](ArrayFile& now) { now.MoveMember("ssd0", At("new")); }).ok());
+  Close();
+  file_ = read_before;
+  Open();
+  EXPECT_EQ(StateOf(0), DeviceState::kOk);
+  EXPECT_EQ(session_->file().MemberAt(At("new")), "ssd0");
   ExpectContent();
   Close();
 }
@@ -474,6 +495,7 @@ TEST_F(LeftOut, ForeignAlsoWhereItComesFirst) {
 TEST_F(LeftOut, CopyOfAnotherMember) {
   file_.members[0].path = "gone";
   std::filesystem::copy_file(At("ssd1"), At("gone"));
+  ASSERT_TRUE(WriteArrayFile(file_).ok());
   const Status opened = TryOpen();
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures) << "ssd0 is not there either";
@@ -642,6 +664,12 @@ TEST_F(SpareShelves, TheSessionIsToldWhatIsListed) {
     EXPECT_FALSE(session_->Run(shelf.Joined("ssd1", b)).ok());
     EXPECT_TRUE(session_->file().spares.empty());
     EXPECT_EQ(session_->file().MemberAt(b), "ssd1");
+    std::filesystem::remove(file_.file);
+    ASSERT_TRUE(session_->Run(shelf.Add(a, Identity(a))).ok());
+    const auto anew = LoadArrayFile(file_.file);
+    ASSERT_TRUE(anew.ok());
+    EXPECT_EQ(anew->MemberAt(b), "ssd1");
+    EXPECT_EQ(anew->spares, std::vector<std::string>{"a"});
   }
   EXPECT_TRUE(session_->Close().ok());
 }
@@ -649,6 +677,7 @@ TEST_F(SpareShelves, TheSessionIsToldWhatIsListed) {
 TEST_F(SpareShelves, ASpareThatHadJoinedIsNoneAlsoReadOnly) {
   std::filesystem::rename(At("ssd1"), At("s"));
   file_.spares = {"s"};
+  ASSERT_TRUE(WriteArrayFile(file_).ok());
   MemberOptions options;
   options.read_only = true;
   Open(options);
@@ -920,6 +949,28 @@ TEST_F(Sessions, FileThatWasMadeForNothingIsRemoved) {
     made.Keep();
   }
   EXPECT_TRUE(std::filesystem::exists(At("new")));
+}
+
+// Else somebody could take it in between, and it would be removed under him.
+TEST_F(Sessions, FileThatWasMadeForNothingIsRemovedWhileItIsLocked) {
+  const int events = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(events, 0);
+  {
+    MadeFile made(At("new"));
+    ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());
+    ASSERT_GE(::inotify_add_watch(events, At("new").c_str(), IN_ATTRIB | IN_CLOSE_WRITE), 0);
+  }
+  // Unlocked is what is closed, and an inode tells of its name's removal.
+  std::vector<uint32_t> seen;
+  inotify_event event{};
+  while (::read(events, &event, sizeof(event)) == ssize_t{sizeof(event)}) {
+    seen.push_back(event.mask & (IN_ATTRIB | IN_CLOSE_WRITE));
+  }
+  ::close(events);
+  const auto removed = std::find(seen.begin(), seen.end(), uint32_t{IN_ATTRIB});
+  ASSERT_NE(removed, seen.end());
+  EXPECT_EQ(std::count(seen.begin(), removed, uint32_t{IN_CLOSE_WRITE}), 0);
+  EXPECT_EQ(std::count(removed, seen.end(), uint32_t{IN_CLOSE_WRITE}), 1);
 }
 
 TEST_F(Sessions, WhatTookTheNameOfAMadeFileIsNotRemoved) {

@@ -69,7 +69,11 @@ TEST_F(FileLock, ReadersShareButExcludeAWriter) {
   const auto first = FileDevice::Open(*loop_, path_, {.read_only = true});
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(BusyMessage({.read_only = true}), "");
-  EXPECT_NE(BusyMessage(), "");
+  const int mine = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  const Status excluded = LockFile(mine, path_, false, 100);
+  ASSERT_FALSE(excluded.ok());
+  EXPECT_EQ(excluded.error().code, ErrorCode::kBusy);
+  close(mine);
 }
 
 TEST_F(FileLock, ClosingGivesItUp) {
@@ -77,8 +81,8 @@ TEST_F(FileLock, ClosingGivesItUp) {
   EXPECT_EQ(BusyMessage(), "");
 }
 
-// A child that has not come to its exec stands for all that may have what was opened a moment longer
-// than its owner: an answered request in the kernel as well.
+// A child that has not come to its exec stands for all that may have what was opened a moment
+// longer than its owner: an answered request in the kernel as well.
 TEST_F(FileLock, ClosingGivesItUpWhoeverStillHasItOpen) {
   auto first = FileDevice::Open(*loop_, path_);
   ASSERT_TRUE(first.ok());
@@ -131,6 +135,29 @@ TEST_F(FileLock, RequestsOfADeadOwnerAreWaitedFor) {
   EXPECT_EQ(BusyMessage(), "");
   EXPECT_TRUE(ended);
   ends.join();
+}
+
+// Like `status` or a dry run, which look for a moment.
+TEST_F(FileLock, ThoseWhoOnlyLookAreWaitedFor) {
+  std::atomic<bool> ended = false;
+  OtherProcess looks([&] { HoldByFlock(LOCK_SH); });
+  std::thread ends([&looks, &ended] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    ended = true;
+    looks.Kill();
+  });
+  EXPECT_EQ(BusyMessage(), "");
+  EXPECT_TRUE(ended);
+  ends.join();
+}
+
+TEST_F(FileLock, ThoseWhoLookForLongAreNamed) {
+  const OtherProcess looks([&] { HoldByFlock(LOCK_SH); });
+  const int mine = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  const Status status = LockFile(mine, path_, false, 100);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find(std::to_string(looks.pid())), std::string::npos);
+  close(mine);
 }
 
 TEST_F(FileLock, ButNotForEver) {

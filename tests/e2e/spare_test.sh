@@ -136,9 +136,13 @@ refused 1 'is no spare of' "$EPLOG" spare remove "$ARRAY" spare1
 say "== a path that no request can carry"
 odd=$WORK/$(printf 'odd\377')
 mkdir "$odd" && truncate -s $SSD_BYTES "$odd/device" && ln -s "$odd/device" "$WORK/plain"
-refused 2 "device is not UTF-8, and the process that serves .array. cannot be told" "$EPLOG" spare add "$ARRAY" "$odd/device"
-refused 2 'is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device"
-refused 2 'is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device" --dry-run
+no_such_path() {  # nothing is written, neither by a serving process nor by the verb alone
+  refused 2 "device is not UTF-8, and array.toml can name no such path: give a link" "$EPLOG" spare add "$ARRAY" "$odd/device"
+  refused 2 'device is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device"
+  refused 2 'device is not UTF-8' "$EPLOG" replace "$ARRAY" ssd0 "$odd/device" --dry-run
+  cmp -s <(head -c $SSD_BYTES /dev/zero) "$odd/device" || die "a refusal wrote"
+}
+no_such_path
 eplog spare add "$ARRAY" "$WORK/plain"
 eplog spare remove "$ARRAY" "$WORK/plain"
 say "== array.toml is gone, and a spare has stepped in"
@@ -154,7 +158,22 @@ eplog fail "$ARRAY" ssd1
 eplog replace "$ARRAY" ssd1 "$ARRAY/ssd1" --force
 [ "$(listed)" -eq 0 ] && grep -q '^path = "ssd1"' "$ARRAY/array.toml" || die "written anew: $(cat "$ARRAY/array.toml")"
 wait_for "$WHOLE"
+truncate -s $SSD_BYTES "$ARRAY/n-d"
+eplog fail "$ARRAY" ssd0
+eplog replace "$ARRAY" ssd0 "$ARRAY/n-d"
+rm "$ARRAY/array.toml"
+eplog spare add "$ARRAY" "$ARRAY/n-b"
+[ "$(listed)" -eq 1 ] && grep -q '^path = "n-d"' "$ARRAY/array.toml" || die "written anew: $(cat "$ARRAY/array.toml")"
+eplog spare remove "$ARRAY" spare0
+wait_for "$WHOLE"
 rm "$ARRAY/n-b" "$ARRAY/n-a"
+stop_daemon
+eplog fail "$ARRAY" ssd0
+no_such_path
+[ "$(status_value "v['ssd0']['state']")" = failed ] || die "$("$EPLOG" status "$ARRAY")"
+eplog replace "$ARRAY" ssd0 "$ARRAY/n-d" --force
+eplog rebuild "$ARRAY"
+start_daemon
 say "== another array has taken the name of the folder"
 truncate -s $SSD_BYTES "$WORK/n-c"
 eplog spare add "$ARRAY" "$WORK/n-c"

@@ -268,7 +268,39 @@ grep -q '"ok":true' "$WORK/answer" || die "$(cat "$WORK/answer")"
 wait_for "$WHOLE"
 verify
 stop_daemon
+# Who asked said no more, like a verb that is killed: it is written down where it is.
+start_daemon
+[ "$(status_value "v['ssd0']['path'], $WHOLE")" = "('$ARRAY/new', True)" ] || die "$("$EPLOG" status "$ARRAY")"
+verify
+stop_daemon
 rm -r "$ARRAY" "$WORK/copy"
+
+say "== not mounted, it is written down before anybody else can open the array"
+create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog fail "$ARRAY" ssd0
+truncate -s $SSD_BYTES "$ARRAY/new"
+exec {writing}<"$ARRAY"
+flock $writing
+"$EPLOG" replace "$ARRAY" ssd0 "$ARRAY/new" >"$WORK/replaced" 2>&1 {writing}<&- &
+replacing=$!
+for ((tries = 0; tries < 600; ++tries)); do
+  grep -Eq -- "-> FLOCK .* $replacing " /proc/locks && break
+  alive $replacing || die "it has not waited for its turn at array.toml: $(cat "$WORK/replaced")"
+  sleep 0.02
+done
+for member in ssd1 ssd2 log0 new; do
+  ! flock -n "$ARRAY/$member" true || die "$member was let go before array.toml says what it is"
+done
+exec {writing}<&-
+wait $replacing || die "$(cat "$WORK/replaced")"
+grep -q '^path = "new"' "$ARRAY/array.toml" || die "$(cat "$ARRAY/array.toml")"
+mv "$ARRAY/array.toml" "$WORK/real.toml"
+ln -s "$WORK/real.toml" "$ARRAY/array.toml"
+eplog fail "$ARRAY" ssd0
+truncate -s $SSD_BYTES "$ARRAY/newer"
+eplog replace "$ARRAY" ssd0 "$ARRAY/newer"
+[ -L "$ARRAY/array.toml" ] && grep -q '^path = "newer"' "$WORK/real.toml" || die "a link: $(cat "$WORK/real.toml")"
+rm -r "$ARRAY" "$WORK/real.toml"
 
 say "== what cannot be a device"
 create_array --level 5 --ssds 3 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES

@@ -540,8 +540,42 @@ TEST_F(SpareKeeperTest, ChosenByHandThatIsNoSpare) {
   MemoryDevice none("/none", kSsdBytes);
   ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, none)).ok());
   EXPECT_EQ(replaced_, (Pairs{{0, "/none"}}));
-  EXPECT_TRUE(shelf_.joined.empty());
+  EXPECT_EQ(shelf_.joined, (std::vector<std::pair<std::string, std::string>>{{"ssd0", "/none"}}));
   EXPECT_TRUE(Has("/a"));
+  shelf_.write_result = Fail(ErrorCode::kNoSpace, "array.toml: no space");
+  const auto unwritten = test::Await(loop_, keeper_.Replace(1, none));
+  ASSERT_TRUE(unwritten.ok()) << "it has joined all the same";
+  EXPECT_EQ(*unwritten, "array.toml: no space");
+}
+
+// It fails before anything is written down: what is written last is what came last.
+TEST_F(SpareKeeperTest, ReplacementByHandIsWrittenDownBeforeTheSpareThatTakesItsPlace) {
+  List("/a", kSsdBytes);
+  Start();
+  MemoryDevice none("/none", kSsdBytes);
+  array_.on_replace = [this](uint32_t device, Device& replacement) -> Task<Status> {
+    Task<Status> replacing = Replace(device, replacement);
+    Status replaced = co_await replacing;
+    if (replacement.name() == "/none") {
+      Lose(device);
+    }
+    co_return replaced;
+  };
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(3, none)).ok());
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{3, "/none"}, {3, "/a"}}));
+  EXPECT_EQ(shelf_.joined,
+            (std::vector<std::pair<std::string, std::string>>{{"ssd3", "/none"}, {"ssd3", "/a"}}));
+}
+
+TEST_F(SpareKeeperTest, MissingSpareWhosePathAReplacementByHandHasIsOneNoMore) {
+  shelf_.listed.push_back("/late");
+  Start();
+  MemoryDevice late("/late", kSsdBytes);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Replace(0, late)).ok());
+  EXPECT_TRUE(keeper_.List().empty());
+  Settle();
+  EXPECT_EQ(shelf_.joined, (std::vector<std::pair<std::string, std::string>>{{"ssd0", "/late"}}));
 }
 
 // The chosen spare was looked at, and another has its path when it is to step in.
@@ -551,7 +585,7 @@ TEST_F(SpareKeeperTest, ChosenByHandIsWhatWasLookedAt) {
   const auto chosen = std::move(shelf_.devices["/a"]);
   const Device* const now = shelf_.Put("/a", kSsdBytes);
   array_.devices[0].state = DeviceState::kFailed;
-  const Status refused = test::Await(loop_, keeper_.Replace(0, *chosen));
+  const auto refused = test::Await(loop_, keeper_.Replace(0, *chosen));
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("not the device that was looked at"), std::string::npos);
   EXPECT_TRUE(replaced_.empty());
