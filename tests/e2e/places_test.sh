@@ -279,6 +279,27 @@ start_daemon  # said once
 stop_daemon
 rm -r "$ARRAY"
 
+say "== mode log: each log device is given up by its name, whatever array.toml lists"
+create_array --level 6 --ssds 5 --logs 2 --journal log --device-size $SSD_BYTES --log-size $LOG_BYTES
+eplog volume create "$ARRAY" disk 8M
+start_daemon
+fill
+kill_daemon
+mkdir "$WORK/away"
+mv "$ARRAY"/log? "$WORK/away"
+refused "bring back log0, log1" "$EPLOG" assemble "$ARRAY"
+mv "$ARRAY/array.toml" "$WORK/away"
+sed '/^log[01]/d; /path.*log[01]/d' "$WORK/away/array.toml" >"$ARRAY/array.toml"
+refused "bring back log0, log1" "$EPLOG" mount "$ARRAY" "$MNT" --without log0
+refused "bring back log0, log1" "$EPLOG" mount "$ARRAY" "$MNT" --without log1
+mv "$WORK"/away/log1 "$ARRAY"
+mv "$WORK"/away/array.toml "$ARRAY/array.toml"
+refused "bring back log0, log1" "$EPLOG" mount "$ARRAY" "$MNT" --without "$ARRAY/log1"
+start_daemon --without log0
+verify
+stop_daemon
+rm -r "$ARRAY" "$WORK/away"
+
 if [ "$(id -u)" -eq 0 ]; then
   say "== what is mounted over a mount is not taken away in its place"
   make_array
