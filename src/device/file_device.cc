@@ -142,7 +142,9 @@ Status FileDevice::OpenAndLock() {
       capabilities_.direct = false;
     } else if (error == EBUSY) {
       const std::string why = WhyBlockDeviceBusy(path_, file);
-      if (!why.empty() || std::chrono::steady_clock::now() >= deadline) {
+      const auto holder = FindLockHolder(file);
+      const bool looks = holder && holder->shared;  // and will be gone, mostly
+      if ((!why.empty() && !looks) || std::chrono::steady_clock::now() >= deadline) {
         return Fail(ErrorCode::kBusy, why.empty() ? path_ + " is in use" : why);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -166,7 +168,11 @@ Status FileDevice::OpenAndLock() {
     on_fuse_ = type == FUSE_SUPER_MAGIC;
     size_in_memory_ = KnowsItsFiles(type);
   }
-  return options_.lock ? LockFile(fd_, path_, options_.read_only) : OkStatus();
+  if (!options_.lock) {
+    return OkStatus();
+  }
+  EPLOG_TRY(LockFile(fd_, path_, options_.read_only));
+  return block_device_ && options_.read_only ? CheckNotWritten(fd_, path_) : OkStatus();
 }
 
 Status FileDevice::FindGeometry() {

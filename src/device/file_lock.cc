@@ -1,5 +1,6 @@
 #include "device/file_lock.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -80,6 +81,31 @@ bool HasOpen(pid_t pid, const struct stat& file) {
   return false;
 }
 
+// By the kernel: a mount, a device built on it. Empty if none can be seen.
+std::string WhyClaimed(const std::string& path, const struct stat& file) {
+  const std::string number =
+      std::to_string(major(file.st_rdev)) + ":" + std::to_string(minor(file.st_rdev));
+  std::ifstream mounts("/proc/self/mountinfo");
+  std::string line;
+  while (std::getline(mounts, line)) {
+    std::istringstream fields(line);
+    std::string id;
+    std::string parent;
+    std::string device;
+    std::string root;
+    std::string where;
+    if (fields >> id >> parent >> device >> root >> where && device == number) {
+      return std::string(path).append(" is mounted on ").append(where);
+    }
+  }
+  std::error_code error;
+  const fs::directory_iterator holders(fs::path("/sys/dev/block") / number / "holders", error);
+  if (!error && holders != fs::directory_iterator()) {
+    return path + " is part of " + holders->path().filename().string();
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<LockHolder> FindLockHolder(const struct stat& file) {
@@ -149,31 +175,33 @@ void UnlockAndClose(int fd) {
   close(fd);
 }
 
-std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file) {
-  if (const auto holder = FindLockHolder(file)) {
-    return DescribeHolder(path, *holder);
+Status CheckNotWritten(int fd, const std::string& path, uint64_t wait_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  const std::string same = "/proc/self/fd/" + std::to_string(fd);
+  struct stat file {};
+  if (fstat(fd, &file) != 0) {
+    return FailErrno(errno, path + ": cannot be examined");
   }
-  const std::string number =
-      std::to_string(major(file.st_rdev)) + ":" + std::to_string(minor(file.st_rdev));
-  std::ifstream mounts("/proc/self/mountinfo");
-  std::string line;
-  while (std::getline(mounts, line)) {
-    std::istringstream fields(line);
-    std::string id;
-    std::string parent;
-    std::string device;
-    std::string root;
-    std::string where;
-    if (fields >> id >> parent >> device >> root >> where && device == number) {
-      return std::string(path).append(" is mounted on ").append(where);
+  while (true) {
+    const int probe = open(same.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC);
+    const int error = errno;
+    if (probe >= 0) {
+      close(probe);
+      return OkStatus();
     }
+    if (error != EINTR && (error != EBUSY || !WhyClaimed(path, file).empty())) {
+      return OkStatus();  // it cannot be told, or is no writer
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Fail(ErrorCode::kBusy, path + " is in use, by another name of it");
+    }
+    std::this_thread::sleep_for(kPollInterval);
   }
-  std::error_code error;
-  const fs::directory_iterator holders(fs::path("/sys/dev/block") / number / "holders", error);
-  if (!error && holders != fs::directory_iterator()) {
-    return path + " is part of " + holders->path().filename().string();
-  }
-  return {};
+}
+
+std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file) {
+  const auto holder = FindLockHolder(file);
+  return holder ? DescribeHolder(path, *holder) : WhyClaimed(path, file);
 }
 
 }  // namespace eplog

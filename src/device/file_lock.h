@@ -33,6 +33,12 @@ struct LockHolder {
 [[nodiscard]] Status LockFile(int fd, const std::string& path, bool shared,
                               uint64_t wait_ms = kDeadOwnerWaitMs);
 
+// That nobody else has the block device for himself, as those do who write to it. The lock alone
+// does not tell: it is one of a node, and several may lead to one device. A file system or a device
+// built on it may have it. kBusy after `wait_ms`: others who look here have it for a moment, too.
+[[nodiscard]] Status CheckNotWritten(int fd, const std::string& path,
+                                     uint64_t wait_ms = kDeadOwnerWaitMs);
+
 // Gives the lock up and closes. A close alone leaves it held for as long as anything else has what
 // `fd` opened: a child between fork and exec, or a request that is answered and that the kernel
 // has not put away yet. The next opener would take that for an owner.

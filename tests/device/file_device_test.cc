@@ -11,11 +11,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "device/file_lock.h"
 #include "runtime/task_group.h"
 #include "tests/device/device_util.h"
 #include "tests/device/real_files.h"
@@ -360,6 +364,59 @@ TEST_F(FileDeviceTest, AMountedBlockDeviceIsRefusedByItsMountPoint) {
   umount(where.c_str());
   EXPECT_EQ(error.code, ErrorCode::kBusy);
   EXPECT_EQ(error.message, block.path() + " is mounted on " + where);
+}
+
+// A lock is one of a node, and the device may have others.
+TEST_F(FileDeviceTest, WhoLooksAtABlockDeviceWaitsForAWriterByAnotherName) {
+  const test::LoopDevice block(folder_.MakeFile("backing", 16 * kSize));
+  if (!block.trouble().empty()) {
+    GTEST_SKIP() << block.trouble();
+  }
+  struct stat node {};
+  ASSERT_EQ(stat(block.path().c_str(), &node), 0);
+  const std::string other = folder_.File("other");
+  ASSERT_EQ(mknod(other.c_str(), S_IFBLK | 0600, node.st_rdev), 0);
+  const int looks = open(other.c_str(), O_RDONLY | O_CLOEXEC);
+  if (looks < 0) {
+    GTEST_SKIP() << "no devices where the temporary files are";
+  }
+  auto writer = Open(block.path());
+  ASSERT_NE(writer, nullptr);
+  const Status refused = CheckNotWritten(looks, other, 100);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+  std::atomic<bool> ended = false;
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    ended = true;
+    writer.reset();
+  });
+  const auto first = FileDevice::Open(*loop_, other, {.read_only = true});
+  EXPECT_TRUE(first.ok());
+  EXPECT_TRUE(ended);
+  ends.join();
+  // Those who look are not in each other's way.
+  const auto second = FileDevice::Open(*loop_, block.path(), {.read_only = true});
+  EXPECT_TRUE(second.ok());
+  EXPECT_TRUE(CheckNotWritten(looks, other, 0).ok());
+  close(looks);
+}
+
+// It may be looked at as before.
+TEST_F(FileDeviceTest, AMountedBlockDeviceCanBeLookedAt) {
+  const test::LoopDevice block(folder_.MakeFile("backing", 16 * kSize));
+  if (!block.trouble().empty()) {
+    GTEST_SKIP() << block.trouble();
+  }
+  const std::string where = folder_.File("mounted");
+  ASSERT_EQ(mkdir(where.c_str(), 0700), 0);
+  const std::string make = "mkfs.ext2 -q -F " + block.path() + " >/dev/null 2>&1";
+  if (std::system(make.c_str()) != 0 ||
+      mount(block.path().c_str(), where.c_str(), "ext2", 0, nullptr) != 0) {
+    GTEST_SKIP() << "cannot make and mount an ext2 file system";
+  }
+  EXPECT_TRUE(FileDevice::Open(*loop_, block.path(), {.read_only = true}).ok());
+  umount(where.c_str());
 }
 
 }  // namespace
