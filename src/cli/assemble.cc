@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/read_text.h"
 #include "cli/array_file.h"
 #include "cli/assemble_report.h"
 #include "cli/console.h"
@@ -97,11 +96,6 @@ void Open(IoUringLoop& loop, const std::string& path, std::vector<Member>& opene
   } else {
     findings.unopened.push_back({path, device.error().ToString()});
   }
-}
-
-std::string ReadText(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 // Into a directory as its array.toml, else as the file itself.

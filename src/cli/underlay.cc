@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/read_text.h"
 #include "cli/array_file.h"
 #include "cli/mount_table.h"
 
@@ -27,8 +26,7 @@ constexpr size_t kMostLayers = 32;  // of real ones there are few
 
 // A file of sysfs: without the newline at its end, which a name may hold too.
 std::string ReadAttribute(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text = ReadText(path);
   if (text.ends_with('\n')) {
     text.pop_back();
   }

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
+
+#include "base/read_text.h"
 
 namespace eplog {
 namespace {
@@ -68,10 +69,7 @@ std::vector<MountLine> ParseMounts(const std::string& mountinfo) {
 }
 
 std::vector<MountLine> ReadMounts(const std::filesystem::path& mountinfo) {
-  std::ifstream in(mountinfo);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return ParseMounts(text.str());
+  return ParseMounts(ReadText(mountinfo));
 }
 
 }  // namespace eplog

@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
+
+#include "base/read_text.h"
 
 namespace eplog {
 
@@ -19,8 +19,7 @@ std::string StatOf(int pid) {
   if (pid <= 0) {
     return "";
   }
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = ReadText("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = text.rfind(')');
   return name_end != std::string::npos && name_end + 2 < text.size() ? text.substr(name_end + 2)
                                                                      : "";
