@@ -289,7 +289,7 @@ mkdir "$WORK/away"
 mv "$ARRAY"/log? "$WORK/away"
 refused "bring back log0, log1" "$EPLOG" assemble "$ARRAY"
 mv "$ARRAY/array.toml" "$WORK/away"
-sed '/^log[01]/d; /path.*log[01]/d' "$WORK/away/array.toml" >"$ARRAY/array.toml"
+sed '/^name = "log0"/,$d' "$WORK/away/array.toml" | sed '$d' >"$ARRAY/array.toml"
 refused "bring back log0, log1" "$EPLOG" mount "$ARRAY" "$MNT" --without log0
 refused "bring back log0, log1" "$EPLOG" mount "$ARRAY" "$MNT" --without log1
 mv "$WORK"/away/log1 "$ARRAY"
