@@ -141,10 +141,9 @@ Status FileDevice::OpenAndLock() {
       flags &= ~O_DIRECT;
       capabilities_.direct = false;
     } else if (error == EBUSY) {
-      const std::string why = WhyBlockDeviceBusy(path_, file);
-      const auto holder = FindLockHolder(file);
-      const bool looks = holder && holder->shared;  // and will be gone, mostly
-      if ((!why.empty() && !looks) || std::chrono::steady_clock::now() >= deadline) {
+      bool passing = false;
+      const std::string why = WhyBlockDeviceBusy(path_, file, passing);
+      if ((!why.empty() && !passing) || std::chrono::steady_clock::now() >= deadline) {
         return Fail(ErrorCode::kBusy, why.empty() ? path_ + " is in use" : why);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

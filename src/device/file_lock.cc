@@ -199,9 +199,11 @@ Status CheckNotWritten(int fd, const std::string& path, uint64_t wait_ms) {
   }
 }
 
-std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file) {
+std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file, bool& passing) {
   const auto holder = FindLockHolder(file);
-  return holder ? DescribeHolder(path, *holder) : WhyClaimed(path, file);
+  std::string claimed = holder && !holder->shared ? "" : WhyClaimed(path, file);
+  passing = holder && holder->shared && claimed.empty();
+  return holder && claimed.empty() ? DescribeHolder(path, *holder) : claimed;
 }
 
 }  // namespace eplog

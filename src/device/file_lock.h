@@ -48,7 +48,9 @@ void UnlockAndClose(int fd);
 [[nodiscard]] std::string DescribeHolder(const std::string& path, const LockHolder& holder);
 
 // Why a block device that refused O_EXCL is in use: a holder, a mount, a device built on it. Empty
-// if nothing can be seen, as for requests of a dead process.
-[[nodiscard]] std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file);
+// if nothing can be seen, as for requests of a dead process. `passing`: whoever has it only looks,
+// and will be gone, mostly.
+[[nodiscard]] std::string WhyBlockDeviceBusy(const std::string& path, const struct stat& file,
+                                             bool& passing);
 
 }  // namespace eplog

@@ -47,6 +47,9 @@ class ArrayImpl final : public Array {
   // Recovers; unless read-only, writes what recovery must write and starts the background work.
   // After a failure nothing of it is on its way any more.
   Task<Status> Start();
+  // Devices are here that were not taken back only because the epoch that calls them away had not
+  // opened: it has now.
+  [[nodiscard]] bool could_take_back() const { return could_take_back_; }
 
   Task<Status> Close() override;
   Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;
@@ -172,6 +175,7 @@ class ArrayImpl final : public Array {
   bool scrubbing_ = false;
   uint64_t recovery_us_ = 0;
   uint64_t entries_replayed_ = 0;
+  bool could_take_back_ = false;
 };
 
 }  // namespace eplog

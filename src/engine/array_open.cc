@@ -69,6 +69,7 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
   }
   uint64_t failed = 0;
   std::optional<Error> failed_last;
+  bool again = false;
   while (true) {
     Task<Result<Assembly>> assembling =
         Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
@@ -84,6 +85,14 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
     Task<Status> starting = array->Start();
     Status status = co_await starting;
+    if (status.ok() && array->could_take_back() && !again) {
+      // Now that the epoch has opened it can: nobody need think that a member is missing.
+      again = true;
+      Task<Status> closing = array->Close();
+      status = co_await closing;
+      EPLOG_CO_TRY(status);
+      continue;
+    }
     if (status.ok()) {
       co_return std::unique_ptr<Array>(std::move(array));
     }
@@ -181,12 +190,16 @@ Task<void> ArrayImpl::TakeBack() {
   // this device as one of them: then what its ring holds may be what is needed. While that epoch
   // has not opened, its log or ring may have what no ring got yet.
   const Superblock& winner = assembly_.winner;
-  const bool may = core_.options.take_back && assembly_.settled && winner.epoch == winner.base;
-  for (uint8_t i = 0; i < g.devices() && may; ++i) {
+  const bool may = assembly_.settled && winner.epoch == winner.base;
+  for (uint8_t i = 0; i < g.devices() && core_.options.take_back; ++i) {
     const DeviceIndex index(i);
     const Assembly::Away& away = assembly_.away[i];
     if (away.device == nullptr || core_.members.live(index) ||
         superblocks_.current().members[i].state != MemberState::kLost) {
+      continue;
+    }
+    if (!may) {
+      could_take_back_ = true;
       continue;
     }
     // What it has in a cache must not pass for durable.

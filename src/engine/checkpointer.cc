@@ -246,7 +246,7 @@ Task<Status> Checkpointer::WriteAlone(const Appender::Position& position) {
 }
 
 // Of each run one SSD that has been there all the time: where each was lost and replaced meanwhile,
-// a run is nowhere as a whole. The next checkpoint is a full one then.
+// a run is nowhere as a whole.
 bool Checkpointer::IsSomewhere(const Written& written) const {
   return std::all_of(written.runs.begin(), written.runs.end(), [&](const RunDescriptor& run) {
     bool found = false;
@@ -305,6 +305,7 @@ Task<Status> Checkpointer::Checkpoint(CheckpointKind kind, bool background) {
     Task<Result<Written>> writing = WriteFlushed(position, kind, background);
     written = co_await writing;
     EPLOG_CO_TRY(written);
+    kind = CheckpointKind::kFull;  // another try builds on nothing
   } while (!IsSomewhere(*written));
   superblocks_.SetCheckpoint(written->pointer);
   Task<Status> write = superblocks_.Write();

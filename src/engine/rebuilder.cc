@@ -114,8 +114,9 @@ Task<void> Rebuilder::Run() {
     if (!Ended() && core_.joining != 0) {
       // Somebody still holds what keeps it from being ok, or a stripe cannot be read at the moment.
       const uint64_t now = core_.loop.NowUs();
+      const uint64_t longest = core_.unverified != 0 ? kLongestRetryUs : kLongestLookUs;
       const uint64_t patience =
-          stuck_.empty() ? kRetryUs : std::clamp(stuck_wait_us_, kRetryUs, kLongestLookUs);
+          stuck_.empty() ? kRetryUs : std::clamp(stuck_wait_us_, kRetryUs, longest);
       co_await wake_.WaitUntil(now + std::max(patience, now - begun));
     }
   }
@@ -211,7 +212,7 @@ Task<Status> Rebuilder::RebuildRows() {
       if ((Gaps(stripe) | unverified) != 0 && IsStuck(stripe)) {
         // Who is lost may be back one day, and then it can be decoded: until then what is there
         // counts as looked at as little as when it was tried.
-        skipped_ = skipped_ || (unverified != 0 && core_.lost_devices() != 0);
+        skipped_ = skipped_ || (unverified != 0 && core_.live_ssds() != core_.geometry.n);
       } else if ((Gaps(stripe) | unverified) != 0) {
         batch.push_back(stripe);
       }

@@ -14,8 +14,8 @@ constexpr uint64_t kChunk = 4096;
 constexpr uint32_t kSsdCount = 4;
 constexpr uint64_t kLongUs = 60'000'000;
 
-Task<void> TakeCheckpoint(Array& array, std::optional<Status>& ended) {
-  Task<Status> checkpoint = array.Checkpoint(CheckpointKind::kFull);
+Task<void> TakeCheckpoint(Array& array, CheckpointKind kind, std::optional<Status>& ended) {
+  Task<Status> checkpoint = array.Checkpoint(kind);
   ended = co_await checkpoint;
 }
 
@@ -36,7 +36,7 @@ TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
     test.delayed(i).set_delays({.flush_us = kLongUs});
   }
   std::optional<Status> ended;
-  test.loop.Spawn(TakeCheckpoint(*test.array, ended));
+  test.loop.Spawn(TakeCheckpoint(*test.array, CheckpointKind::kFull, ended));
   test.Sleep(1000);
   for (uint32_t i = 0; i < kSsdCount; ++i) {
     test.delayed(i).set_delays({});
@@ -65,6 +65,50 @@ TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
   test.Open();
   ASSERT_NE(test.array, nullptr);
   EXPECT_EQ(test.array->Volumes().size(), 1U);
+  test.Kill();
+}
+
+// What it would build upon is on an SSD that is lost, the other one was away when that was written:
+// it builds on nothing, and ends.
+TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
+  ArrayShape shape;
+  shape.n = 2;
+  shape.m = 1;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{4} << 20;
+  TestArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
+  Random random(5);
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 64 * kChunk)).ok());
+  ASSERT_TRUE(test.Close().ok());
+  OpenOptions options;
+  options.entropy = 77;
+  std::vector<Device*> devices = test.Devices();
+  devices.erase(devices.begin() + 1);
+  auto alone = RunTask(test.loop, Array::Open(test.loop, devices, options));
+  ASSERT_TRUE(alone.ok()) << alone.error().ToString();
+  test.array = std::move(*alone);
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 20 * kChunk)).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, kChunk)).ok());
+  ASSERT_TRUE(test.Close().ok());
+
+  test.Open();
+  ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  Fault broken;
+  broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  broken.from_then_on = true;
+  test.faulty(0).Add(broken);
+  for (uint64_t at = 0; at < 16 && test.array->GetStatus().devices[0].state == DeviceState::kOk;
+       ++at) {
+    ASSERT_TRUE(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok());
+  }
+  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kFailed);
+  ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  std::optional<Status> ended;
+  test.loop.Spawn(TakeCheckpoint(*test.array, CheckpointKind::kIncremental, ended));
+  test.Sleep(1'000'000);
+  EXPECT_TRUE(ended && ended->ok());
   test.Kill();
 }
 

@@ -189,8 +189,8 @@ TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
   test_->Kill();
 }
 
-// All at once, as behind one cable. What a checkpoint was just writing is nowhere then, and must not
-// be what the others name.
+// All at once, as behind one cable. What a checkpoint was just writing is nowhere then, and must
+// not be what the others name.
 TEST_P(DeviceLoss, TooManyLostInACheckpointMayComeBack) {
   Make();
   Fill();

@@ -185,6 +185,8 @@ TEST_F(WithoutLogs, OneThatIsBackBeforeAnEpochOpenedStaysWhatItIs) {
   }
   ASSERT_TRUE(Open(0).ok());
   EXPECT_TRUE(HasNewest());
+  // And it is taken back at once, not at the next opening: nobody need replace it meanwhile.
+  EXPECT_EQ(test_->array->GetStatus().devices[kSsdCount].state, DeviceState::kRebuilding);
 }
 
 // Only those that were named.
