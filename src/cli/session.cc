@@ -61,13 +61,18 @@ std::string VerdictText(MemberVerdict verdict) {
                                              : MemberVerdictName(verdict);
 }
 
-// Which member is at a path: as the device says, or else array.toml.
+// Which member is at a path. One that is listed may hang, and is not opened to ask what it bears.
+// Should that be another name, no more is given up by it: all log devices that are left out or
+// missing are to be named.
 std::string NameAt(const ArrayFile& file, const std::filesystem::path& path) {
+  std::string listed = file.MemberAt(path);
+  if (!listed.empty()) {
+    return listed;
+  }
   const auto superblock = ReadSuperblock(path);
-  return superblock.ok() && !superblock->is_spare() &&
-                 UuidToString(superblock->array_uuid) == file.uuid
-             ? superblock->DeviceName()
-             : file.MemberAt(path);
+  const bool member = superblock.ok() && !superblock->is_spare() &&
+                      UuidToString(superblock->array_uuid) == file.uuid;
+  return member ? superblock->DeviceName() : "";
 }
 
 // The log devices of which a person said that the array is to go on without them, whether they are
