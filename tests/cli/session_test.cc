@@ -32,6 +32,8 @@ namespace {
 constexpr uint64_t kSsdBytes = uint64_t{16} << 20;
 constexpr uint64_t kLogBytes = uint64_t{8} << 20;
 constexpr size_t kContentBytes = size_t{1} << 20;
+// Of those that are to hang; who is well meets it on a busy machine, too.
+constexpr uint64_t kDeadlineUs = 3'000'000;
 
 size_t OpenDescriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -336,7 +338,7 @@ TEST_F(Sessions, MemberIsKnownByEveryPath) {
 // While a request to it is on its way, the device that was a member stays, and is not used again.
 TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
   MemberOptions options;
-  options.io_deadline_us = 100'000;
+  options.io_deadline_us = kDeadlineUs;
   Open(options);
   Injection hang;
   hang.hang = true;
@@ -402,7 +404,7 @@ TEST_F(Sessions, AMemberWhoseCloseHangsDoesNotKeepTheArrayFromClosing) {
 // what they may still write has to be over by then.
 TEST_F(Sessions, HungMembersOfAClosedArrayStayLockedUntilTheyHaveAnswered) {
   MemberOptions options;
-  options.io_deadline_us = 100'000;
+  options.io_deadline_us = kDeadlineUs;
   Open(options);
   Injection hang;
   hang.hang = true;
