@@ -19,15 +19,37 @@ Task<void> TakeCheckpoint(Array& array, CheckpointKind kind, std::optional<Statu
   ended = co_await checkpoint;
 }
 
-// Each SSD, one after the other, so that never more than one is missing; a replacement holds only
-// what came after it.
-TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
+ArrayShape Shape(uint32_t ssd_count) {
   ArrayShape shape;
-  shape.n = kSsdCount;
+  shape.n = ssd_count;
   shape.m = 1;
   shape.ssd_bytes = uint64_t{8} << 20;
   shape.log_bytes = uint64_t{4} << 20;
-  TestArray test(shape);
+  return shape;
+}
+
+// Fails every write and flush of an SSD, and writes until that was met.
+testing::AssertionResult BreakSsd(TestArray& test, uint32_t ssd, VolumeId volume, Random& random) {
+  Fault broken;
+  broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  broken.from_then_on = true;
+  test.faulty(ssd).Add(broken);
+  const auto failed = [&] {
+    return test.array->GetStatus().devices[ssd].state == DeviceState::kFailed;
+  };
+  for (uint64_t at = 0; at < 16 && !failed(); ++at) {
+    if (!test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok()) {
+      return testing::AssertionFailure() << "a write failed";
+    }
+  }
+  return failed() ? testing::AssertionSuccess()
+                  : testing::AssertionFailure() << "SSD " << ssd << " still serves";
+}
+
+// Each SSD, one after the other, so that never more than one is missing; a replacement holds only
+// what came after it.
+TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
+  TestArray test(Shape(kSsdCount));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
   Random random(5);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 5 * kChunk)).ok());
@@ -43,15 +65,7 @@ TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
   }
   test.hooks().checkpoint_step_bytes = 1;  // so that the one after it takes its time
   for (uint32_t i = 0; i < kSsdCount; ++i) {
-    Fault broken;
-    broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
-    broken.from_then_on = true;
-    test.faulty(i).Add(broken);
-    for (uint64_t at = 0; at < 16 && test.array->GetStatus().devices[i].state == DeviceState::kOk;
-         ++at) {
-      ASSERT_TRUE(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok());
-    }
-    ASSERT_EQ(test.array->GetStatus().devices[i].state, DeviceState::kFailed) << i;
+    ASSERT_TRUE(BreakSsd(test, i, volume, random));
     test.faulty(i).Clear();
     std::ranges::fill(test.memory(i).bytes(), std::byte{0});  // another one
     ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(i, *test.Devices()[i])).ok());
@@ -71,12 +85,7 @@ TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
 // What it would build upon is on an SSD that is lost, the other one was away when that was written:
 // it builds on nothing, and ends.
 TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
-  ArrayShape shape;
-  shape.n = 2;
-  shape.m = 1;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
-  TestArray test(shape);
+  TestArray test(Shape(2));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
   Random random(5);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 64 * kChunk)).ok());
@@ -95,15 +104,7 @@ TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
 
   test.Open();
   ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
-  Fault broken;
-  broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
-  broken.from_then_on = true;
-  test.faulty(0).Add(broken);
-  for (uint64_t at = 0; at < 16 && test.array->GetStatus().devices[0].state == DeviceState::kOk;
-       ++at) {
-    ASSERT_TRUE(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok());
-  }
-  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kFailed);
+  ASSERT_TRUE(BreakSsd(test, 0, volume, random));
   ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
   std::optional<Status> ended;
   test.loop.Spawn(TakeCheckpoint(*test.array, CheckpointKind::kIncremental, ended));
