@@ -195,7 +195,10 @@ Status CheckNotWritten(int fd, const std::string& path, uint64_t wait_ms) {
     if (std::chrono::steady_clock::now() >= deadline) {
       return Fail(ErrorCode::kBusy, path + " is in use, by another name of it");
     }
+    // Who has claimed it may be waiting for this very lock.
+    static_cast<void>(flock(fd, LOCK_UN));
     std::this_thread::sleep_for(kPollInterval);
+    EPLOG_TRY(LockFile(fd, path, true, 0));
   }
 }
 

@@ -43,15 +43,18 @@ void Membership::NoteJoining() {
 void Membership::StopForTooMany() {
   std::string names;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    if (!core_.members.live(DeviceIndex(i))) {
+    const bool live = core_.members.live(DeviceIndex(i));
+    if (!live || (core_.joining & Bit(DeviceIndex(i))) != 0) {
       const std::string& reason = reasons_[i];
       names += (names.empty() ? "" : "; ") + core_.geometry.DeviceName(DeviceIndex(i)) +
-               (reason.empty() ? " was missing" : ": " + reason);
+               (live             ? " is not whole yet"
+                : reason.empty() ? " was missing"
+                                 : ": " + reason);
     }
   }
   Error error;
   error.code = ErrorCode::kTooManyFailures;
-  error.message = "more than " + std::to_string(core_.geometry.m) + " devices are lost (" + names +
+  error.message = "more than " + std::to_string(core_.geometry.m) + " devices are lost, or not whole (" + names +
                   "); what can be read is served, nothing is written";
   core_.Stop(error);
 }
@@ -66,7 +69,8 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   const std::string name = core_.geometry.DeviceName(device);
   core_.Tell(log ? EventKind::kLogDeviceLost : EventKind::kDeviceFailed, name,
              name + " is lost: " + reasons_[device.value]);
-  if (core_.lost_devices() > core_.geometry.m) {
+  // What was not rebuilt yet is lost with it, unless it may come back: nothing is written down.
+  if (core_.devices_not_ok() > core_.geometry.m) {
     StopForTooMany();
     return;
   }

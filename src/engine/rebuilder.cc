@@ -134,6 +134,15 @@ Task<Status> Rebuilder::Pass() {
   const uint64_t states = core_.states;
   skipped_ = false;
   verified_chunks_ = 0;
+  // What is committed later may have lain there unverified.
+  const bool settled = committed.ok() && !CommitDue();
+  if (!settled || verified_states_ != states) {
+    verified_.clear();
+  }
+  if (settled && verified_.empty()) {
+    verified_.resize(core_.geometry.stripes);
+    verified_states_ = states;
+  }
   RetryStuck();
   Task<Status> rebuilding = RebuildRows();
   Status status = co_await rebuilding;
@@ -208,7 +217,9 @@ Task<Status> Rebuilder::RebuildRows() {
     const uint32_t first = at * kRowGroupStripes;
     for (uint32_t s = 0; !rows.Group(at).empty() && s < rows.StripesIn(at) && !Ended(); ++s) {
       const StripeIndex stripe(first + s);
-      const uint64_t unverified = Unverified(stripe);
+      const bool verified = !verified_.empty() && verified_[stripe.value];
+      const uint64_t unverified = verified ? 0 : Unverified(stripe);
+      verified_chunks_ += verified ? static_cast<uint64_t>(std::popcount(Unverified(stripe))) : 0;
       if ((Gaps(stripe) | unverified) != 0 && IsStuck(stripe)) {
         // Who is lost may be back one day, and then it can be decoded: until then what is there
         // counts as looked at as little as when it was tried.
@@ -280,6 +291,8 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
   for (size_t at = 0; at < batch.size(); ++at) {
     if (missing(at) != 0) {
       lacking.push_back(at);
+    } else if (!verified_.empty() && verified_states_ == states) {
+      verified_[batch.row(at).stripe.value] = true;
     }
   }
   Task<void> reading = batch.ReadEnough(lacking);
