@@ -54,7 +54,8 @@ void Membership::StopForTooMany() {
   }
   Error error;
   error.code = ErrorCode::kTooManyFailures;
-  error.message = "more than " + std::to_string(core_.geometry.m) + " devices are lost, or not whole (" + names +
+  error.message = "more than " + std::to_string(core_.geometry.m) +
+                  " devices are lost, or not whole (" + names +
                   "); what can be read is served, nothing is written";
   core_.Stop(error);
 }

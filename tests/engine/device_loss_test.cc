@@ -388,6 +388,48 @@ TEST(Replacement, CountsAsLostUntilItIsRebuilt) {
   test.Kill();
 }
 
+// What it does not have yet is on the others alone: one of them that only was unplugged is not
+// given up for ever.
+TEST(Replacement, IsNoReasonToGiveUpAnother) {
+  TestArray test(SlowShape(4, 1));
+  const VolumeId volume = test.CreateVolume("v", 2 << 20);
+  Random random(3);
+  const std::vector<std::byte> data = RandomBytes(random, 2 << 20);
+  ASSERT_TRUE(test.Write(volume, 0, data).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+  Fault unplugged;
+  unplugged.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  unplugged.from_then_on = true;
+  test.faulty(1).Add(unplugged);
+  bool refused = false;
+  for (uint64_t at = 0; at < 16 && !refused; ++at) {
+    const Status written = WriteChunks(test, volume, at, 1, data);
+    refused = !written.ok() && written.error().code == ErrorCode::kTooManyFailures;
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
+  test.Kill();
+  // Nor is it while recovery cannot write to it.
+  auto opening = RunTask(test.loop, Array::Open(test.loop, test.Devices(), OpenOptions{}));
+  ASSERT_FALSE(opening.ok());
+  EXPECT_EQ(opening.error().code, ErrorCode::kTooManyFailures) << opening.error().ToString();
+  test.faulty(1).Clear();
+  test.Open();
+  ASSERT_NE(test.array, nullptr);
+  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+    test.Sleep(200'000);
+  }
+  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  EXPECT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test.Read(volume, 16 * kChunk, data.size() - 16 * kChunk) ==
+                std::vector<std::byte>(data.begin() + 16 * kChunk, data.end()),
+            true);
+  test.Kill();
+}
+
 // What was written in one go is read back so, from as few SSDs as decoding takes.
 TEST(Replacement, IsRebuiltInLargeRequests) {
   constexpr uint32_t kStripes = 2048;
