@@ -117,16 +117,33 @@ bool ChunkModel::Read(uint64_t now, uint64_t since, size_t begin, std::span<cons
 }
 
 bool ChunkModel::MayBeFound(std::span<const std::byte> got, bool weak, uint64_t since) const {
-  const uint64_t floor = weak ? stable_ : std::max(floor_, since);
-  return std::any_of(versions_.rbegin(), versions_.rend(), [&](const Version& v) {
-    return v.until >= floor && SameBytes(v.content, 0, got);
-  });
+  const auto is_one_since = [&](uint64_t floor, size_t begin, std::span<const std::byte> bytes) {
+    return std::any_of(versions_.rbegin(), versions_.rend(), [&](const Version& v) {
+      return v.until >= floor && SameBytes(v.content, begin, bytes);
+    });
+  };
+  return is_one_since(weak ? stable_ : std::max(floor_, since), 0, got) &&
+         std::ranges::all_of(parts_, [&](const Part& part) {
+           const size_t end = std::min(part.end, got.size());
+           return weak || part.begin >= end ||
+                  is_one_since(part.called, part.begin, got.subspan(part.begin, end - part.begin));
+         });
+}
+
+bool ChunkModel::HoldsSomething() const {
+  return std::ranges::none_of(states_, [](const State& s) { return Equal(s.content, nullptr); });
+}
+
+// Nothing was written since the flush, the same bytes neither.
+bool ChunkModel::IsDurable() const {
+  return pending_.empty() && last_change_ <= floor_;
 }
 
 void ChunkModel::Found(uint64_t now, Content content) {
   pending_.clear();
   states_.assign(1, State{content, 0});
   versions_.assign(1, Version{std::move(content), kStill});
+  parts_.clear();
   floor_ = stable_ = last_change_ = now;
 }
 
@@ -135,8 +152,18 @@ void ChunkModel::Flushed(uint64_t called, bool stable_too, uint64_t oldest_reade
   if (stable_too) {
     stable_ = std::max(stable_, called);
   }
+  std::erase_if(parts_, [&](const Part& part) { return part.called <= floor_; });
   const uint64_t needed = std::min({floor_, stable_, oldest_reader});
   std::erase_if(versions_, [&](const Version& v) { return v.until < needed; });
+}
+
+void ChunkModel::PartFlushed(uint64_t called, size_t begin, size_t end) {
+  std::erase_if(parts_, [&](const Part& part) {
+    return part.called <= called && part.begin >= begin && part.end <= end;
+  });
+  if (called > floor_) {
+    parts_.push_back({called, begin, end});
+  }
 }
 
 void ChunkModel::Truncate(uint64_t now, size_t begin, size_t chunk_bytes) {

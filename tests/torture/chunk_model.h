@@ -51,9 +51,15 @@ class ChunkModel {
   // A flush called at `called` succeeded; `oldest_reader` is the start of the oldest read in
   // flight.
   void Flushed(uint64_t called, bool stable_too, uint64_t oldest_reader);
+  // The same for some of its bytes: what is found later has them as they were then, or newer.
+  void PartFlushed(uint64_t called, size_t begin, size_t end);
   // Everything from byte `begin` on is zero in every version: the volume was cut there.
   void Truncate(uint64_t now, size_t begin, size_t chunk_bytes);
 
+  // Whatever becomes of the writes in flight, it is not all zeros.
+  [[nodiscard]] bool HoldsSomething() const;
+  // What was written last was flushed.
+  [[nodiscard]] bool IsDurable() const;
   [[nodiscard]] bool settled() const { return pending_.empty() && states_.size() == 1; }
   // The versions that a crash may leave, for people.
   [[nodiscard]] std::string Allowed(bool weak) const;
@@ -74,6 +80,12 @@ class ChunkModel {
     std::vector<std::byte> data;
   };
 
+  struct Part {
+    uint64_t called = 0;
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
   void AddState(State state);
   void Close(size_t chunk_bytes);
   void Note(uint64_t now);
@@ -83,6 +95,7 @@ class ChunkModel {
   std::vector<Pending> pending_;
   uint64_t floor_ = 0;        // versions that ended before are lost for good (P2)
   uint64_t stable_ = 0;       // the same for the weak rule
+  std::vector<Part> parts_;   // flushed since `floor_`; not for the weak rule
   uint64_t last_change_ = 0;  // of the set of states
 };
 

@@ -130,6 +130,12 @@ std::string Coverage::ToString() const {
       {"  superblocks", damaged_superblocks},
       {"  struck while it was mended", damaged_struck},
       {"  chunks harmed", damaged_chunks},
+      {"more than m lost in a what-if", beyond},
+      {"  opened by force", beyond_read},
+      {"  with the end of the log lost", beyond_log_lost},
+      {"  chunks lost", beyond_lost},
+      {"arrays that stopped", stopped},
+      {"overwrites in a full array", overwrites_when_full},
       {"devices taken back", taken_back},
       {"older copies put back", went_back},
       {"devices replaced", replaced},
@@ -190,6 +196,11 @@ std::string Coverage::Missing(uint64_t least) const {
   need("scrubs", scrubs);
   need("damage beyond parity", damaged_beyond);
   need("chunks harmed by that", damaged_chunks);
+  need("losses of more than m", beyond);
+  need("openings by force", beyond_read);
+  need("chunks lost in these", beyond_lost);
+  need("arrays that stopped", stopped);
+  need("overwrites in a full array", overwrites_when_full);
   need("chunks healed", healed);
   need("devices taken back", taken_back);
   need("older copies put back", went_back);

@@ -49,8 +49,14 @@ struct Coverage {
   uint64_t damaged_beyond = 0;   // of them, more than parity can replace
   uint64_t damaged_refused = 0;  // openings in these
   uint64_t damaged_superblocks = 0;
-  uint64_t damaged_struck = 0;  // openings in these that were cut short
-  uint64_t damaged_chunks = 0;  // unreadable, or old and told, in these
+  uint64_t damaged_struck = 0;   // openings in these that were cut short
+  uint64_t damaged_chunks = 0;   // unreadable, or old and told, in these
+  uint64_t beyond = 0;           // what-if crashes with more than m devices lost
+  uint64_t beyond_read = 0;      // of them, those that opened by force
+  uint64_t beyond_lost = 0;      // chunks in these that were lost
+  uint64_t beyond_log_lost = 0;  // of them, those that lost the end of the log
+  uint64_t stopped = 0;          // arrays that lost more than m devices while they ran
+  uint64_t overwrites_when_full = 0;
   uint64_t scrubs = 0;
   uint64_t scrub_findings = 0;
   uint64_t healed = 0;      // chunks, by scrubs

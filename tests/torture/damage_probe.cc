@@ -138,8 +138,8 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
 }
 
 void World::ProbeDamage() {
-  if (failed() || !factory_.survives_failures() || !rotten_.empty() || !Forgetful().empty() ||
-      away_.size() > plan_.create.parity) {
+  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+      !Forgetful().empty() || away_.size() > plan_.create.parity) {
     return;
   }
   Damaged damaged;

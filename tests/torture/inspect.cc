@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace eplog::torture {
@@ -48,6 +49,11 @@ Task<void> NoteHarm(Oracle& oracle, BufferPool& pool, const Oracle::Match& match
                                   ? oracle.JudgeFound(match, at, buffer.span(), inspection.weak)
                                   : "volume " + match.info.name + " at " + std::to_string(at) +
                                         ": " + status.error().ToString();
+    if (!status.ok()) {
+      harm.unreadable_at.insert_or_assign(
+          std::pair(match.info.name, at),
+          Harm::Unreadable{status.error().ToString(), oracle.IsDurable(match, at)});
+    }
     harm.unreadable += status.ok() ? 0 : 1;
     harm.old += status.ok() && !wrong.empty() ? 1 : 0;
     harm.first = harm.first.empty() ? wrong : harm.first;
@@ -63,6 +69,44 @@ std::string NotOk(const ArrayStatus& status) {
     }
   }
   return names;
+}
+
+// Of the volumes that are judged; the others are not what anybody knows.
+void CompareLost(const LossReport& report, const Oracle& oracle,
+                 const std::vector<Oracle::Match>& judged, Harm& harm) {
+  std::set<std::pair<std::string, uint64_t>> named;
+  for (const LostRange& range : report.ranges) {
+    const bool known = std::ranges::any_of(
+        judged, [&](const Oracle::Match& match) { return match.info.name == range.volume; });
+    for (uint64_t at = 0; known && at < range.length_bytes; at += oracle.chunk_bytes()) {
+      named.emplace(range.volume, range.offset_bytes + at);
+    }
+  }
+  for (const auto& [where, unreadable] : harm.unreadable_at) {
+    // Of what was never flushed nobody knows whether it was ever whole, and the tables of a log
+    // that has lost its end are not the last ones: only a read tells.
+    if (unreadable.durable && report.log_damage.empty() && !named.contains(where)) {
+      harm.unnamed = where.first + " cannot be read at " + std::to_string(where.second) +
+                     ", and is not named: " + unreadable.why;
+    }
+  }
+  for (const auto& [volume, at] : named) {
+    if (!harm.unreadable_at.contains({volume, at})) {
+      harm.unnamed = volume + " is called lost at " + std::to_string(at) + ", and can be read";
+    }
+  }
+}
+
+Task<void> FindLost(Oracle& oracle, const std::vector<Oracle::Match>& judged,
+                    Inspection& inspection) {
+  Task<Result<LossReport>> finding = inspection.array->FindLost();
+  const Result<LossReport> report = co_await finding;
+  if (!report.ok()) {
+    inspection.wrong = "what is lost cannot be found: " + report.error().ToString();
+    co_return;
+  }
+  inspection.log_damaged = !report->log_damage.empty();
+  CompareLost(*report, oracle, judged, *inspection.harm);
 }
 
 Task<void> FullCheck(Inspection& inspection) {
@@ -105,9 +149,14 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
   }
   inspection.array = std::move(*result);
   inspection.opened = true;
-  const Oracle::TableVerdict verdict =
-      oracle.JudgeTable(inspection.array->Volumes(), inspection.weak);
+  Oracle::TableVerdict verdict = oracle.JudgeTable(inspection.array->Volumes(), inspection.weak);
   inspection.wrong = verdict.wrong;
+  if (inspection.find_lost && !verdict.wrong.empty()) {
+    Task<void> finding = FindLost(oracle, verdict.volumes, inspection);
+    co_await finding;
+    // Where the end of the log is lost, so may be what was done to the volumes.
+    inspection.wrong = inspection.log_damaged ? "" : verdict.wrong;
+  }
   if (inspection.adopt && inspection.wrong.empty()) {
     oracle.AdoptTable(verdict);
   }
@@ -119,6 +168,10 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
                             : ReadBack(oracle, pool, piece_bytes, match, inspection);
       co_await task;
     }
+  }
+  if (inspection.find_lost && inspection.wrong.empty()) {
+    Task<void> finding = FindLost(oracle, verdict.volumes, inspection);
+    co_await finding;
   }
   const std::string lost = NotOk(inspection.array->GetStatus());
   if (inspection.whole && !lost.empty() && inspection.wrong.empty()) {

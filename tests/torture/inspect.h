@@ -1,8 +1,11 @@
 // Open an array, look at everything in it, and close it again: how every recovery is judged.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -19,6 +22,12 @@ struct Harm {
   uint64_t unreadable = 0;  // chunks
   uint64_t old = 0;         // chunks that hold what a flush had superseded
   std::string first;        // of them, for people
+  struct Unreadable {
+    std::string why;
+    bool durable = false;  // it was flushed
+  };
+  std::map<std::pair<std::string, uint64_t>, Unreadable> unreadable_at;  // volume, offset in bytes
+  std::string unnamed;  // what FindLost does not say of these, or says though it is not so
 };
 
 struct Inspection {
@@ -33,11 +42,13 @@ struct Inspection {
   bool may_refuse = false;  // for want of devices
   bool tolerant =
       false;  // faults are injected: an error ends the inspection, which then says so by `failed`
-  Harm* harm = nullptr;  // if set, what reads wrong is noted there
+  Harm* harm = nullptr;    // if set, what reads wrong is noted there
+  bool find_lost = false;  // with `harm`: FindLost must name just what cannot be read
   // out
   std::string wrong;  // empty: all is well
   std::unique_ptr<Array> array;
   bool opened = false;
+  bool log_damaged = false;  // says FindLost
   bool failed = false;
   bool done = false;
 };

@@ -90,6 +90,7 @@ void World::CountPairs(bool recovering) {
 void World::Crash(bool recovering) {
   if (!recovering) {
     CheckFailedFlushes();
+    coverage_.stopped += unknown_ && array_->GetStatus().state == ArrayState::kFailed ? 1 : 0;
   }
   const bool power = random_.Chance(plan_.power);
   SimBus& bus = machine_->bus();
@@ -111,7 +112,7 @@ void World::Crash(bool recovering) {
   // An opening that only devices know of which the next one may have to do without: its epoch comes
   // twice (I11). Or the other way round: all others know, and those that were away do not yet.
   const bool superblock = machine_->bus().struck_kind() == IoKind::kSuperblock;
-  const bool opening = recovering && power && superblock && !unreliable_.empty();
+  const bool opening = recovering && power && superblock && !unreliable_.empty() && !unknown_;
   const uint64_t draw = random_.Below(3);
   alone_ = opening && draw == 0;
   LoseForgotten(power);
@@ -126,9 +127,10 @@ void World::Crash(bool recovering) {
     // What was good before something else of its stripe was mended may not be torn by that.
     machine_->CrashTearing(random_);
   } else {
-    machine_->Crash(random_, power);
+    machine_->Crash(random_, power, unplugged_);
   }
-  if (plan_.loses_devices && !failed()) {
+  unplugged_.clear();
+  if (plan_.loses_devices && !failed() && !unknown_) {
     // Up to m devices are lost at this very crash. Those that come back for writing missed nothing.
     for (int i = torn ? 3 : 1; i > 0 && !failed(); --i) {
       Machine copy(*machine_, random_.Next());
@@ -138,6 +140,9 @@ void World::Crash(bool recovering) {
   if (random_.OneIn(4)) {
     ProbeDamage();
   }
+  if (random_.OneIn(6)) {
+    ProbeBeyond();
+  }
   ++crashes_;
   ++coverage_.crashes;
   ++(power ? coverage_.power_cuts : coverage_.kills);
@@ -145,14 +150,20 @@ void World::Crash(bool recovering) {
 
 void World::Live() {
   work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
-  const Ending ending = random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
+  const bool stops =
+      plan_.stops && stale_.empty() && rotten_.empty() && Forgetful().empty() && random_.OneIn(2);
+  const Ending ending = !stops && random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
   const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
   const uint64_t budget =
       random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
   lying_.clear();
   failures_.fill(false);
-  ArmDooms(false);
+  if (stops) {
+    ArmStop();
+  } else {
+    ArmDooms(false);
+  }
   scene_.suspect = [this](size_t device) {
     return unreliable_.contains(static_cast<uint8_t>(device));
   };
@@ -161,7 +172,7 @@ void World::Live() {
     std::erase_if(rotten_, [this](uint8_t device) { return !lying_.contains(device); });
     coverage_.made_whole -= rotten_.size();
   };
-  if (factory_.survives_failures()) {
+  if (factory_.survives_failures() && !stops) {
     machine_->loop().Spawn(RepairMan());
   }
   work_->Spawn(plan_.width);

@@ -87,7 +87,7 @@ Driven Machine::Drive(const std::function<bool()>& done, const uint64_t* progres
   return moved && !overtime ? Driven::kDone : Driven::kStalled;
 }
 
-void Machine::Crash(Random& random, bool power) {
+void Machine::Crash(Random& random, bool power, const DeviceSet& unplugged) {
   uint64_t oldest = std::numeric_limits<uint64_t>::max();
   uint64_t newest = 0;
   for (const auto& device : devices_) {
@@ -97,7 +97,7 @@ void Machine::Crash(Random& random, bool power) {
   const bool alike = random.OneIn(2);
   const CutStyle style = RandomCutStyle(random, oldest, newest);
   for (const auto& device : devices_) {
-    if (power) {
+    if (power || unplugged.contains(device->index())) {
       device->PowerCut(random, alike ? style : RandomCutStyle(random, oldest, newest));
     } else {
       device->Kill(random);

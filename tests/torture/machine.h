@@ -55,8 +55,9 @@ class Machine {
   // on.
   Driven Drive(const std::function<bool()>& done, const uint64_t* progress_us = nullptr);
 
-  // After the frames are gone: what the crash does to every device.
-  void Crash(Random& random, bool power);
+  // After the frames are gone: what the crash does to every device. `unplugged` have no power
+  // either way.
+  void Crash(Random& random, bool power, const DeviceSet& unplugged = {});
   // A power cut that tears everything that was not flushed.
   void CrashTearing(Random& random);
   // A power cut after which only these have what was not flushed.

@@ -44,6 +44,7 @@ std::string Oracle::EndChange(bool ok, std::optional<VolumeId> created) {
   if (!ok) {
     return "";  // nobody uses that volume until an opening tells what became of it
   }
+  NoteTable();
   const VolumeChange change = unresolved_.back();
   unresolved_.pop_back();
   Apply(change);
@@ -57,6 +58,13 @@ std::string Oracle::EndChange(bool ok, std::optional<VolumeId> created) {
     return "the id of volume " + change.name + " was used before";
   }
   return "";
+}
+
+// What is about to be superseded.
+void Oracle::NoteTable() {
+  for (uint64_t applied = 0; applied < uint64_t{1} << unresolved_.size(); ++applied) {
+    earlier_.emplace_back(now_, Table(applied));
+  }
 }
 
 void Oracle::Resize(VolumeModel& volume, uint64_t size_bytes) {
@@ -91,8 +99,8 @@ void Oracle::Apply(const VolumeChange& change) {
 }
 
 // The volumes as they are if the unresolved changes in the mask `applied` happened.
-std::map<VolumeKey, Oracle::Row> Oracle::Table(uint64_t applied) const {
-  std::map<VolumeKey, Row> table;
+Oracle::Rows Oracle::Table(uint64_t applied) const {
+  Rows table;
   for (const auto& [key, volume] : volumes_) {
     table[key] = {key, volume->id, volume->name, volume->size_bytes};
   }
@@ -141,7 +149,7 @@ uint64_t Oracle::DurableSince(VolumeKey key, uint64_t applied) const {
   return since;
 }
 
-bool Oracle::Matches(const std::map<VolumeKey, Row>& table, const std::vector<VolumeInfo>& found,
+bool Oracle::Matches(const Rows& table, const std::vector<VolumeInfo>& found,
                      std::vector<Match>& into) const {
   into.clear();
   if (table.size() != found.size()) {
@@ -162,7 +170,7 @@ bool Oracle::Matches(const std::map<VolumeKey, Row>& table, const std::vector<Vo
 
 Oracle::TableVerdict Oracle::JudgeTable(const std::vector<VolumeInfo>& found, bool weak) const {
   TableVerdict verdict;
-  EPLOG_CHECK(unresolved_.size() < 16, "few changes are unresolved");
+  EPLOG_CHECK(unresolved_.size() <= kMostUnresolved, "few changes are unresolved");
   for (uint64_t applied = 0; applied < uint64_t{1} << unresolved_.size(); ++applied) {
     if (Matches(Table(applied), found, verdict.volumes)) {
       verdict.applied = applied;
@@ -179,15 +187,10 @@ Oracle::TableVerdict Oracle::JudgeTable(const std::vector<VolumeInfo>& found, bo
   }
   verdict.volumes.clear();
   if (weak) {
-    // An earlier table; judge the volumes that were the same then.
-    for (const VolumeInfo& info : found) {
-      for (const auto& [key, volume] : volumes_) {
-        if (volume->id == info.id && volume->size_bytes == info.size_bytes && !volume->reshaped) {
-          verdict.volumes.push_back({key, info, 0});
-        }
-      }
+    TableVerdict earlier = JudgeEarlierTable(found);
+    if (earlier.wrong.empty()) {
+      return earlier;
     }
-    return verdict;
   }
   verdict.wrong = "the volumes are not what they may be: found";
   for (const VolumeInfo& info : found) {
@@ -208,8 +211,31 @@ Oracle::TableVerdict Oracle::JudgeTable(const std::vector<VolumeInfo>& found, bo
   return verdict;
 }
 
+// One that the array had since the last stable state. Judged are the volumes that were the same
+// then.
+Oracle::TableVerdict Oracle::JudgeEarlierTable(const std::vector<VolumeInfo>& found) const {
+  TableVerdict verdict;
+  const bool was = std::ranges::any_of(earlier_, [&](const auto& table) {
+    std::vector<Match> matches;
+    return Matches(table.second, found, matches);
+  });
+  if (!was) {
+    verdict.wrong = "a table that never was";
+    return verdict;
+  }
+  for (const VolumeInfo& info : found) {
+    for (const auto& [key, volume] : volumes_) {
+      if (volume->id == info.id && volume->size_bytes == info.size_bytes && !volume->reshaped) {
+        verdict.volumes.push_back({key, info, 0});
+      }
+    }
+  }
+  return verdict;
+}
+
 void Oracle::AdoptTable(const TableVerdict& verdict) {
   ++now_;
+  earlier_.clear();
   const std::vector<VolumeChange> changes = std::exchange(unresolved_, {});
   for (size_t i = 0; i < changes.size(); ++i) {
     if ((verdict.applied >> i & 1) != 0 && Find(changes[i].key) != nullptr) {
@@ -237,6 +263,28 @@ bool Oracle::CanWrite(VolumeKey key, uint64_t offset_bytes, uint64_t length_byte
   const size_t last = (offset_bytes + length_bytes - 1) / chunk_bytes_;
   for (size_t i = offset_bytes / chunk_bytes_; i <= last; ++i) {
     if (!volume.chunks[i].CanWrite()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Oracle::IsOverwrite(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes,
+                         uint64_t extent_bytes) const {
+  const auto found = volumes_.find(key);
+  if (found == volumes_.end()) {
+    return false;
+  }
+  const std::vector<ChunkModel>& chunks = found->second->chunks;
+  const uint64_t each = extent_bytes / chunk_bytes_;
+  const uint64_t last = (offset_bytes + length_bytes - 1) / extent_bytes;
+  for (uint64_t extent = offset_bytes / extent_bytes; extent <= last; ++extent) {
+    const uint64_t end = std::min<uint64_t>((extent + 1) * each, chunks.size());
+    bool holds = false;
+    for (uint64_t i = extent * each; i < end && !holds; ++i) {
+      holds = chunks[i].HoldsSomething();
+    }
+    if (!holds) {
       return false;
     }
   }
@@ -309,9 +357,29 @@ Oracle::FlushToken Oracle::BeginFlush(VolumeKey key, uint64_t offset_bytes, uint
   return {++now_, key, offset_bytes, length_bytes};
 }
 
+// A chunk that the range covers in part promises only that part.
+void Oracle::FlushEnds(VolumeModel& volume, const FlushToken& token, size_t first, size_t end) {
+  const uint64_t range_end = token.offset_bytes + token.length_bytes;
+  for (const size_t chunk : {token.offset_bytes / chunk_bytes_, range_end / chunk_bytes_}) {
+    const bool whole = chunk >= first && chunk < end;
+    if (whole || chunk >= volume.chunks.size()) {
+      continue;
+    }
+    const uint64_t at = uint64_t{chunk} * chunk_bytes_;
+    const uint64_t from = std::max(token.offset_bytes, at);
+    const uint64_t to = std::min(range_end, at + chunk_bytes_);
+    if (from < to) {
+      volume.chunks[chunk].PartFlushed(token.called, from - at, to - at);
+    }
+  }
+}
+
 void Oracle::EndFlush(const FlushToken& token, bool stable) {
   ++now_;
   const bool stable_too = stable || !separate_stable_;
+  if (token.key == kAllVolumes && stable_too) {
+    std::erase_if(earlier_, [&](const auto& table) { return table.first < token.called; });
+  }
   for (const auto& [key, volume] : volumes_) {
     if (token.key != kAllVolumes && token.key != key) {
       continue;
@@ -319,11 +387,10 @@ void Oracle::EndFlush(const FlushToken& token, bool stable) {
     size_t first = 0;
     size_t end = volume->chunks.size();
     if (token.key != kAllVolumes) {
-      // A chunk that the range covers in part promises only that part: no version of it is ruled
-      // out.
       const uint64_t range_end = token.offset_bytes + token.length_bytes;
       first = DivideUp(token.offset_bytes, chunk_bytes_);
       end = std::min<size_t>(end, range_end >= volume->size_bytes ? end : range_end / chunk_bytes_);
+      FlushEnds(*volume, token, first, end);
     } else if (stable && volume->reshaped_at < token.called) {
       volume->reshaped = false;
     }
@@ -357,6 +424,12 @@ std::string Oracle::JudgeFound(const Match& match, uint64_t offset_bytes,
     got = got.subspan(piece.size());
   }
   return "";
+}
+
+bool Oracle::IsDurable(const Match& match, uint64_t offset_bytes) const {
+  const VolumeModel& volume = *volumes_.at(match.key);
+  const uint64_t chunk = offset_bytes / chunk_bytes_;
+  return chunk < volume.chunks.size() && volume.chunks[chunk].IsDurable();
 }
 
 void Oracle::AdoptFound(VolumeKey key, uint64_t offset_bytes, std::span<const std::byte> got) {

@@ -69,6 +69,10 @@ class Oracle {
   // if wrong.
   std::string EndChange(bool ok, std::optional<VolumeId> created = std::nullopt);
 
+  // Changes of which it is not known whether they happened.
+  [[nodiscard]] size_t unresolved() const { return unresolved_.size(); }
+  static constexpr size_t kMostUnresolved = 8;  // any of them may have: all combinations are tried
+
   // ---- data
   struct WriteToken {
     VolumeKey key = 0;
@@ -109,8 +113,13 @@ class Oracle {
   // `offset_bytes` is chunk-aligned, `got` whole chunks or to the volume's end.
   [[nodiscard]] std::string JudgeFound(const Match& match, uint64_t offset_bytes,
                                        std::span<const std::byte> got, bool weak) const;
+  [[nodiscard]] bool IsDurable(const Match& match, uint64_t offset_bytes) const;
   // This is the truth from now on.
   void AdoptTable(const TableVerdict& verdict);
+  // Does each extent that the range touches hold something for certain? Then a write to it needs no
+  // space of its own.
+  [[nodiscard]] bool IsOverwrite(VolumeKey key, uint64_t offset_bytes, uint64_t length_bytes,
+                                 uint64_t extent_bytes) const;
   void AdoptFound(VolumeKey key, uint64_t offset_bytes, std::span<const std::byte> got);
 
  private:
@@ -120,10 +129,14 @@ class Oracle {
     std::string name;
     uint64_t size_bytes;
   };
-  [[nodiscard]] std::map<VolumeKey, Row> Table(uint64_t applied) const;
-  [[nodiscard]] bool Matches(const std::map<VolumeKey, Row>& table,
-                             const std::vector<VolumeInfo>& found, std::vector<Match>& into) const;
+  using Rows = std::map<VolumeKey, Row>;
+  [[nodiscard]] Rows Table(uint64_t applied) const;
+  [[nodiscard]] bool Matches(const Rows& table, const std::vector<VolumeInfo>& found,
+                             std::vector<Match>& into) const;
   void Apply(const VolumeChange& change);
+  void FlushEnds(VolumeModel& volume, const FlushToken& token, size_t first, size_t end);
+  void NoteTable();
+  [[nodiscard]] TableVerdict JudgeEarlierTable(const std::vector<VolumeInfo>& found) const;
   [[nodiscard]] uint64_t DurableSince(VolumeKey key, uint64_t applied) const;
   void Resize(VolumeModel& volume, uint64_t size_bytes);
   [[nodiscard]] uint64_t OldestReader() const;
@@ -134,6 +147,8 @@ class Oracle {
   VolumeKey next_key_ = 1;
   std::map<VolumeKey, std::unique_ptr<VolumeModel>> volumes_;
   std::vector<VolumeChange> unresolved_;  // running, or ended without success
+  // Tables of the past, and until when they were: the weak rule may go back to them.
+  std::vector<std::pair<uint64_t, Rows>> earlier_;
   bool change_running_ = false;
   std::set<uint32_t> used_ids_;
   std::multiset<uint64_t> readers_;

@@ -230,6 +230,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   PlanFocus(plan, random);
   Size(plan, min_ssd_bytes);
   plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
+  plan.stops = plan.loses_devices && random.OneIn(4);
   return plan;
 }
 
@@ -270,7 +271,7 @@ std::string SeedPlan::ToString() const {
          (resizes_buffers ? " and others" : "") + ", width " + std::to_string(width) + ", hot " +
          std::to_string(hot_chunks) + ", " + kFocusNames[static_cast<size_t>(focus)] +
          (loses_devices ? degrades ? ", degrades" : ", loses devices" : "") +
-         (goes_back != 0 ? ", goes back" : "");
+         (goes_back != 0 ? ", goes back" : "") + (stops ? ", stops" : "");
 }
 
 }  // namespace eplog::torture

@@ -87,6 +87,7 @@ struct SeedPlan {
   uint32_t max_read_errors = 0;  // after as many the array may fail a device by itself; 0: never
   bool takes_back = false;       // openings take back devices that were away
   double goes_back = 0;          // how often an older copy of a device is put in its place
+  bool stops = false;            // now and then more than m devices cease to answer
   bool repairs = false;          // lost devices are replaced while running
   double power = 0.7;            // share of crashes that are power cuts
   double recovery_crash = 0.4;   // chance that an opening is struck

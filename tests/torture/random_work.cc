@@ -190,7 +190,7 @@ uint64_t Workload::RandomSize() {
 Task<void> Workload::RandomVolumeChange(Op op) {
   Random& random = scene_.random;
   const bool none = oracle_.volumes().empty();
-  if (change_running_) {
+  if (change_running_ || oracle_.unresolved() == Oracle::kMostUnresolved) {
     co_return;
   }
   if (op == Op::kCreateVolume || none) {

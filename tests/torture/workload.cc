@@ -46,6 +46,17 @@ void Workload::Answer(const char* what, const Status& status, bool excused) {
   }
 }
 
+// More than m devices are lost, as far as the array knows.
+bool Workload::Stopped() const {
+  return tolerant_ && array_.GetStatus().state == ArrayState::kFailed;
+}
+
+void Workload::ExpectRefused(const char* what, bool stopped, const Status& status) {
+  if (stopped && status.ok()) {
+    scene_.Violate(std::string("P7: ") + what + " was answered though the array had stopped");
+  }
+}
+
 void Workload::EndUse(VolumeKey key) {
   if (VolumeModel* volume = oracle_.Find(key); volume != nullptr) {
     --volume->users;
@@ -82,15 +93,25 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   Trace("write w" + std::to_string(write_id) + " " + volume->name + " " +
         Place(offset_bytes, length_bytes));
   bool full = Overcommitted();
+  // What it overwrites has its place, however full the array is; unless that is given back
+  // meanwhile.
+  const uint64_t extent = scene_.plan.geometry.extent_data_bytes();
+  bool has_place = full && oracle_.IsOverwrite(key, offset_bytes, length_bytes, extent);
+  const uint64_t freed = freeing_;
   const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, data);
+  freeing_ += write_id == 0 ? 1 : 0;
+  const bool stopped = Stopped();
   Task<Status> task = array_.Write(id, offset_bytes, data);
   const Status status = co_await task;
   oracle_.EndWrite(token, status.ok());
+  ExpectRefused("a write", stopped, status);
   full = full || Overcommitted() || change_running_;
+  has_place = has_place && freed == freeing_;
+  scene_.coverage.overwrites_when_full += has_place ? 1 : 0;
   EndUse(key);
   const VolumeModel* after = oracle_.Find(key);
   bool excused = after == nullptr || after->doomed;
-  if (!status.ok() && status.error().code == ErrorCode::kNoSpace && full) {
+  if (!status.ok() && status.error().code == ErrorCode::kNoSpace && full && !has_place) {
     ++scene_.coverage.no_space;
     excused = true;
   }
@@ -105,6 +126,7 @@ Task<void> Workload::Trim(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   const VolumeId id = *volume->id;
   ++volume->users;
   ++scene_.coverage.trims;
+  ++freeing_;
   Trace("trim " + volume->name + " " + Place(offset_bytes, length_bytes));
   const std::vector<std::byte> zeros(length_bytes);
   const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, zeros);
@@ -169,9 +191,11 @@ Task<void> Workload::FlushAll() {
   ++scene_.coverage.flushes;
   Trace("flush all");
   const uint64_t begun_us = loop_.NowUs();
+  const bool stopped = Stopped();
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
   Task<Status> task = array_.FlushAll();
   const Status status = co_await task;
+  ExpectRefused("a flush", stopped, status);
   if (status.ok()) {
     NoteFlushed(begun_us);
     oracle_.EndFlush(token, false);
@@ -278,6 +302,7 @@ Task<void> Workload::ResizeVolume(VolumeKey key, uint64_t size_bytes) {
   EPLOG_CHECK(!cut || volume->users == 0, "a volume is cut while nobody uses it");
   volume->changing = cut;
   change_running_ = true;
+  ++freeing_;
   Trace("resize " + volume->name + " from " + std::to_string(volume->size_bytes) + " to " +
         std::to_string(size_bytes));
   oracle_.BeginChange({Kind::kResize, key, "", size_bytes, 0});
@@ -298,6 +323,7 @@ Task<void> Workload::RenameVolume(VolumeKey key, std::string name, VolumeKey vic
     other->changing = other->doomed = true;
   }
   change_running_ = true;
+  ++freeing_;
   Trace("rename " + volume->name + " to " + name + (victim != 0 ? ", replacing" : ""));
   oracle_.BeginChange({Kind::kRename, key, name, 0, victim});
   Task<Status> task = array_.RenameVolume(id, std::move(name), victim != 0);
@@ -315,6 +341,7 @@ Task<void> Workload::DeleteVolume(VolumeKey key, bool under_users) {
   EPLOG_CHECK(under_users || volume->users == 0, "a volume is deleted while nobody uses it");
   volume->changing = volume->doomed = true;
   change_running_ = true;
+  ++freeing_;
   Trace("delete " + volume->name);
   oracle_.BeginChange({Kind::kDelete, key, "", 0, 0});
   Task<Status> task = array_.DeleteVolume(id);

@@ -52,6 +52,8 @@ class Workload {
   // `tolerant`: any request may fail, because faults are injected.
   Workload(Scene& scene, Array& array, EventLoop& loop, bool tolerant);
 
+  void set_tolerant() { tolerant_ = true; }
+
   // ---- random work
   void set_operations(uint64_t operations) { operations_left_ = operations; }
   void Spawn(uint32_t workers);
@@ -105,6 +107,8 @@ class Workload {
   [[nodiscard]] bool Overcommitted() const;
   // Count an answer, and say so if that error was not called for.
   void Answer(const char* what, const Status& status, bool excused);
+  [[nodiscard]] bool Stopped() const;
+  void ExpectRefused(const char* what, bool stopped, const Status& status);
   void EndUse(VolumeKey key);
   void Trace(const std::string& text);
 
@@ -113,6 +117,7 @@ class Workload {
   Array& array_;
   EventLoop& loop_;
   bool tolerant_;
+  uint64_t freeing_ = 0;  // requests so far that may give space back
   uint64_t operations_left_ = 0;
   uint32_t workers_ = 0;
   uint64_t progress_us_;

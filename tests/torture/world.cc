@@ -200,6 +200,9 @@ bool World::AllLogsIn(const DeviceSet& devices) const {
 // The devices that an opening for writing does without. One log device that missed nothing stays.
 DeviceSet World::ChooseWithheld() {
   DeviceSet withheld = blank_;
+  if (unknown_) {
+    return withheld;
+  }
   for (const uint8_t device : unreliable_) {
     const bool gone = alone_                    ? random_.Chance(0.9)
                       : stale_.contains(device) ? random_.Chance(0.6)
@@ -224,7 +227,7 @@ DeviceSet World::ChooseWithheld() {
 // Between two lives somebody puts an older copy of a device in its place. In mode log nobody looks
 // at the rings before a flush is acknowledged: the log devices stay what they are.
 void World::GoBack() {
-  if (plan_.goes_back == 0 || alone_) {
+  if (plan_.goes_back == 0 || alone_ || unknown_) {
     return;
   }
   for (const uint8_t device : unreliable_) {
@@ -282,12 +285,14 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.options = Options(hooks_);
   inspection.options.take_back = plan_.takes_back;
   inspection.adopt = true;
-  inspection.whole = away_.empty();
-  inspection.full_check = away_.empty() && rotten_.empty() && random_.OneIn(3);
+  inspection.whole = away_.empty() && !unknown_;
+  inspection.full_check = !unknown_ && away_.empty() && rotten_.empty() && random_.OneIn(3);
   inspecting_ = &inspection;
   doomed_.clear();
   lying_.clear();
-  ArmDooms(true);
+  if (!unknown_) {
+    ArmDooms(true);
+  }
   coverage_.full_checks += inspection.full_check ? 1 : 0;
   Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
   if (may_be_struck && alone_ && random_.OneIn(2)) {
@@ -332,6 +337,9 @@ bool World::TryOpen(bool may_be_struck) {
   }
   array_ = std::move(inspection.array);
   missed_.insert(withheld.begin(), withheld.end());
+  if (array_ != nullptr && unknown_) {
+    LearnWhoIsAway(array_->GetStatus());
+  }
   if (array_ != nullptr) {
     Reconcile(array_->GetStatus(), withheld);
   }
@@ -651,7 +659,7 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
 }
 
 void World::Probe(bool with_losses) {
-  if (failed()) {
+  if (failed() || unknown_) {
     return;
   }
   Machine copy(*machine_, random_.Next());

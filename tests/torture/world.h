@@ -59,6 +59,12 @@ class World {
   void Finish();
   void ProbeCorruption();
   void ProbeDamage();
+  void ProbeBeyond();
+  void ExpectRefusal(Machine& copy, const DeviceSet& lost);
+  void OpenByForce(Machine& copy, const DeviceSet& lost);
+  void ArmStop();
+  void MeetStop(const Doom& doom);
+  void LearnWhoIsAway(const ArrayStatus& status);
   struct Damaged {
     std::string what;
     DeviceSet lost;
@@ -123,6 +129,8 @@ class World {
   std::map<uint8_t, PageImage> older_;  // copies of unreliable devices, taken between two lives
   DeviceSet unheard_;                   // a flush failed, and a kill came before anybody was told
   std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when the array was told
+  DeviceSet unplugged_;                       // of more than m that ceased to answer in this life
+  bool unknown_ = false;        // since then no opening has told who is still part of the array
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does

@@ -1,0 +1,159 @@
+// More than m devices are lost: with a crash, or while the array runs.
+//
+// With a crash: what is there opens to nobody, and is not changed (P7). By force, to be read, every
+// chunk reads right or is an error, and FindLost names exactly these; only where the array says
+// that the end of its log is lost may something be older than a flush.
+//
+// While it runs: it stops, and acknowledges nothing more. The devices are back afterwards, as if
+// their cable had been pulled: everything that was flushed is there, whatever the array was just
+// writing down about them.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tests/torture/world.h"
+
+namespace eplog::torture {
+
+// -------------------------------------------------------------------------------- with a crash
+
+void World::ProbeBeyond() {
+  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+      !Forgetful().empty()) {
+    return;
+  }
+  DeviceSet lost = away_;
+  const uint64_t count = random_.Between(plan_.create.parity + 1, plan_.devices() - 1);
+  while (lost.size() < count) {
+    lost.insert(static_cast<uint8_t>(random_.Below(plan_.devices())));
+  }
+  ++coverage_.beyond;
+  Machine refusing(*machine_, random_.Next());
+  ExpectRefusal(refusing, lost);
+  Machine forced(*machine_, random_.Next());
+  OpenByForce(forced, lost);
+}
+
+void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
+  EngineHooks hooks;
+  Inspection inspection;
+  inspection.devices = copy.Except(lost);
+  inspection.options = Options(hooks);
+  inspection.options.read_only = random_.OneIn(2);
+  inspection.options.take_back = plan_.takes_back;
+  inspection.may_refuse = true;
+  const uint64_t writes = copy.WritesSubmitted();
+  copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
+  if (copy.Drive([&] { return inspection.done; }) == Driven::kStalled) {
+    inspection.wrong = "stalled";
+  } else if (inspection.opened) {
+    inspection.wrong = "it opened";
+  } else if (copy.WritesSubmitted() != writes) {
+    inspection.wrong = "it was refused, and wrote";
+  }
+  if (!inspection.wrong.empty()) {
+    Violate("more than m lost, " + Names(plan_, lost) + ": " + inspection.wrong);
+  }
+  copy.loop().Abort();
+  inspection.array.reset();
+}
+
+void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
+  EngineHooks hooks;
+  Harm harm;
+  Inspection inspection;
+  inspection.devices = copy.Except(lost);
+  inspection.options = Options(hooks);
+  inspection.options.read_only = inspection.options.force = true;
+  inspection.harm = &harm;
+  inspection.find_lost = true;
+  const uint64_t writes = copy.WritesSubmitted();
+  copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
+  if (copy.Drive([&] { return inspection.done; }) == Driven::kStalled) {
+    inspection.wrong = "stalled";
+  }
+  // A page of a checkpoint has m + 1 copies.
+  const auto ssds = std::ranges::count_if(lost, [&](uint8_t device) { return device < plan_.n; });
+  if (ssds > plan_.create.parity && inspection.done && !inspection.opened) {
+    inspection.wrong.clear();
+  }
+  if (copy.WritesSubmitted() != writes && inspection.wrong.empty()) {
+    inspection.wrong = "a read-only opening wrote";
+  }
+  if (inspection.wrong.empty()) {
+    inspection.wrong = harm.unnamed;
+  }
+  if (inspection.wrong.empty() && harm.old != 0 && !inspection.log_damaged) {
+    inspection.wrong =
+        std::to_string(harm.old) + " chunks are old, and nothing says so; first: " + harm.first;
+  }
+  coverage_.beyond_read += inspection.opened ? 1 : 0;
+  coverage_.beyond_lost += harm.unreadable;
+  coverage_.beyond_log_lost += inspection.log_damaged ? 1 : 0;
+  if (!inspection.wrong.empty()) {
+    Violate("more than m lost, " + Names(plan_, lost) + ", by force: " + inspection.wrong);
+  }
+  copy.loop().Abort();
+  inspection.array.reset();
+}
+
+// ------------------------------------------------------------------------------ while it runs
+
+// At about one moment, or one after the other; all were well before.
+void World::ArmStop() {
+  const ArrayStatus status = array_->GetStatus();
+  std::vector<uint8_t> alive;
+  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+    if (status.devices[i].state == DeviceState::kOk) {
+      alive.push_back(static_cast<uint8_t>(i));
+    }
+  }
+  const uint64_t most = random_.OneIn(2) ? plan_.create.parity + 1 : alive.size();
+  const uint64_t count = random_.Between(plan_.create.parity + 1, most);
+  const uint64_t first = random_.Between(1, random_.OneIn(2) ? 20 : 150);
+  const uint64_t apart = random_.OneIn(2) ? 1 : random_.OneIn(2) ? 4 : 40;
+  SimBus& bus = machine_->bus();
+  bus.set_on_doom([this](const Doom& doom) { MeetStop(doom); });
+  for (uint64_t i = 0; i < count && i < alive.size(); ++i) {
+    std::swap(alive[i], alive[i + random_.Below(alive.size() - i)]);
+    Doom doom;
+    doom.style = random_.OneIn(4) ? Doom::Style::kHangs : Doom::Style::kDies;
+    doom.device = alive[i];
+    doom.countdown = first + random_.Below(apart);
+    bus.AddDoom(doom);
+  }
+}
+
+// Which of them the array has lost for good, only it knows: that is seen at the next opening.
+void World::MeetStop(const Doom& doom) {
+  Say("STOP: " + Names(plan_, {doom.device}) + " ceases to answer");
+  unplugged_.insert(doom.device);
+  unknown_ = true;
+  work_->set_tolerant();
+  if (random_.OneIn(2)) {
+    machine_->bus().Arm(
+        {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 60)});
+  }
+}
+
+// At the first opening since. Who is not ok is away, and is unreliable in another one's place.
+void World::LearnWhoIsAway(const ArrayStatus& status) {
+  unknown_ = false;
+  older_.clear();
+  stale_.clear();
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    if (status.devices[i].state != DeviceState::kOk) {
+      stale_.insert(static_cast<uint8_t>(i));
+    }
+  }
+  seen_lost_ = stale_;
+  const size_t count = unreliable_.size();
+  const DeviceSet before = std::exchange(unreliable_, stale_);
+  for (auto it = before.begin(); it != before.end() && unreliable_.size() < count; ++it) {
+    unreliable_.insert(*it);
+  }
+  Say("may lose " + Names(plan_, unreliable_) + " from now on");
+}
+
+}  // namespace eplog::torture
