@@ -72,7 +72,9 @@ uint64_t RowMender::Blocks(uint64_t rows, uint32_t chunks) {
 
 Task<Result<uint64_t>> RowMender::Mend(RowBatch& batch, std::span<const uint64_t> masks,
                                        uint64_t states, Grant* granted) {
-  Mending mending{.states = states, .granted = granted};
+  Mending mending;
+  mending.states = states;
+  mending.granted = granted;
   for (size_t at = 0; at < batch.size(); ++at) {
     TakeSlots(core_, batch, at, masks[at], mending);
   }
