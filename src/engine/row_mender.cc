@@ -7,6 +7,8 @@ namespace eplog {
 namespace {
 
 struct Mending {
+  uint64_t states = 0;       // when the rows were read
+  Grant* granted = nullptr;  // what slots are taken from; null: from those that are free
   std::vector<std::unique_ptr<RecordWrite>> records;
   std::vector<RowBatch::Place> places;
   uint64_t in_place = 0;  // by a canary
@@ -24,8 +26,7 @@ SlotWord TakeSlot(Core& core, DeviceIndex ssd, uint64_t states, Grant* granted) 
   return spare ? SlotWord::At(core.space.Claim(ssd)) : SlotWord::Absent();
 }
 
-void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint64_t states,
-               Grant* granted, Mending& mending) {
+void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, Mending& mending) {
   const Geometry& g = core.geometry;
   const RowBatch::Row& row = batch.row(at);
   RowRecord record;
@@ -38,7 +39,7 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint
       ++mending.in_place;
       continue;
     }
-    const SlotWord word = TakeSlot(core, ssd, states, granted);
+    const SlotWord word = TakeSlot(core, ssd, mending.states, mending.granted);
     if (word.has_slot()) {
       record.changes.push_back({static_cast<uint8_t>(index), word, row.words[index].crc, 0});
       mending.places.push_back({at, index, ssd, word.slot()});
@@ -47,7 +48,7 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, uint
   if (!record.changes.empty()) {
     auto write = std::make_unique<RecordWrite>();
     write->row = std::move(record);
-    write->states = states;
+    write->states = mending.states;
     mending.records.push_back(std::move(write));
   }
 }
@@ -72,8 +73,10 @@ uint64_t RowMender::Blocks(uint64_t rows, uint32_t chunks) {
 Task<Result<uint64_t>> RowMender::Mend(RowBatch& batch, std::span<const uint64_t> masks,
                                        uint64_t states, Grant* granted) {
   Mending mending;
+  mending.states = states;
+  mending.granted = granted;
   for (size_t at = 0; at < batch.size(); ++at) {
-    TakeSlots(core_, batch, at, masks[at], states, granted, mending);
+    TakeSlots(core_, batch, at, masks[at], mending);
   }
   Task<Status> writing = batch.Write(std::move(mending.places));
   Status failure = co_await writing;

@@ -77,7 +77,7 @@ class WordPlaces {
 
  private:
   uint32_t n_;
-  std::array<std::array<uint8_t, kMaxSsds>, kMaxSsds> index_at_;  // by FirstParitySsd, SSD
+  std::array<std::array<uint8_t, kMaxSsds>, kMaxSsds> index_at_{};  // by FirstParitySsd, SSD
   std::array<uint32_t, kRowGroupStripes> parity_{};
 };
 
