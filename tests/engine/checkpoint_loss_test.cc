@@ -38,21 +38,21 @@ testing::AssertionResult BreakSsd(TestArray& test, uint32_t ssd, VolumeId volume
     return test.array->GetStatus().devices[ssd].state == DeviceState::kFailed;
   };
   for (uint64_t at = 0; at < 16 && !failed(); ++at) {
-    if (!test.Write(volume, at * kChunk, RandomBytes(random, kChunk)).ok()) {
-      return testing::AssertionFailure() << "a write failed";
-    }
+    static_cast<void>(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)));
   }
   return failed() ? testing::AssertionSuccess()
                   : testing::AssertionFailure() << "SSD " << ssd << " still serves";
 }
 
-// Each SSD, one after the other, so that never more than one is missing; a replacement holds only
-// what came after it.
-TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
+// An SSD is lost and replaced while a checkpoint is written, then the next one: the replacement
+// holds only what came after it, and so that may be nowhere. Nothing is written down any more, and
+// who was only unplugged may come back.
+TEST(CheckpointLoss, AnotherSsdBesideAReplacementStopsTheArray) {
   TestArray test(Shape(kSsdCount));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
   Random random(5);
-  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 5 * kChunk)).ok());
+  const std::vector<std::byte> data = RandomBytes(random, 5 * kChunk);
+  ASSERT_TRUE(test.Write(volume, 32 * kChunk, data).ok());
   ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
   for (uint32_t i = 0; i < kSsdCount; ++i) {  // its pages are written, and their flush takes long
     test.delayed(i).set_delays({.flush_us = kLongUs});
@@ -63,27 +63,27 @@ TEST(CheckpointLoss, WhatNoSsdHoldsAsAWholeIsNotNamed) {
   for (uint32_t i = 0; i < kSsdCount; ++i) {
     test.delayed(i).set_delays({});
   }
-  test.hooks().checkpoint_step_bytes = 1;  // so that the one after it takes its time
-  for (uint32_t i = 0; i < kSsdCount; ++i) {
-    ASSERT_TRUE(BreakSsd(test, i, volume, random));
-    test.faulty(i).Clear();
-    std::ranges::fill(test.memory(i).bytes(), std::byte{0});  // another one
-    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(i, *test.Devices()[i])).ok());
-    ASSERT_FALSE(ended) << "it was to be struck while it is written";
-  }
+  ASSERT_TRUE(BreakSsd(test, 0, volume, random));
+  test.faulty(0).Clear();
+  std::ranges::fill(test.memory(0).bytes(), std::byte{0});  // another one
+  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_FALSE(ended) << "it was to be struck while it is written";
+  ASSERT_TRUE(BreakSsd(test, 1, volume, random));
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
   while (!ended) {
     test.Sleep(10);
   }
-  ASSERT_TRUE(ended->ok()) << ended->error().ToString();
+  EXPECT_FALSE(ended->ok());
   test.Kill();
+  test.faulty(1).Clear();
   test.Open();
   ASSERT_NE(test.array, nullptr);
-  EXPECT_EQ(test.array->Volumes().size(), 1U);
+  EXPECT_EQ(test.Read(volume, 32 * kChunk, data.size()) == data, true);
   test.Kill();
 }
 
 // What it would build upon is on an SSD that is lost, the other one was away when that was written:
-// it builds on nothing, and ends.
+// the array has stopped, and it ends.
 TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
   TestArray test(Shape(2));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
@@ -105,11 +105,11 @@ TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
   test.Open();
   ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
   ASSERT_TRUE(BreakSsd(test, 0, volume, random));
-  ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
   std::optional<Status> ended;
   test.loop.Spawn(TakeCheckpoint(*test.array, CheckpointKind::kIncremental, ended));
   test.Sleep(1'000'000);
-  EXPECT_TRUE(ended && ended->ok());
+  EXPECT_TRUE(ended && !ended->ok());
   test.Kill();
 }
 

@@ -150,8 +150,8 @@ void World::Crash(bool recovering) {
 
 void World::Live() {
   work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
-  const bool stops = plan_.stops && factory_.survives_failures() && stale_.empty() &&
-                     rotten_.empty() && Forgetful().empty() && random_.OneIn(2);
+  const bool stops = plan_.stops && factory_.survives_failures() && rotten_.empty() &&
+                     Forgetful().empty() && random_.OneIn(2);
   const Ending ending = !stops && random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
   const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
   const uint64_t budget =

@@ -100,7 +100,7 @@ void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
 
 // ------------------------------------------------------------------------------ while it runs
 
-// At about one moment, or one after the other; all were well before.
+// At about one moment, or one after the other; some may be missing, or not whole, before.
 void World::ArmStop() {
   const ArrayStatus status = array_->GetStatus();
   std::vector<uint8_t> alive;
@@ -109,8 +109,9 @@ void World::ArmStop() {
       alive.push_back(static_cast<uint8_t>(i));
     }
   }
-  const uint64_t most = random_.OneIn(2) ? plan_.create.parity + 1 : alive.size();
-  const uint64_t count = random_.Between(plan_.create.parity + 1, most);
+  // Just one too many, or more.
+  const uint64_t least = plan_.create.parity + 1 - (plan_.devices() - alive.size());
+  const uint64_t count = random_.Between(least, random_.OneIn(2) ? least : alive.size());
   const uint64_t first = random_.Between(1, random_.OneIn(2) ? 20 : 150);
   const uint64_t apart = random_.OneIn(2) ? 1 : random_.OneIn(2) ? 4 : 40;
   SimBus& bus = machine_->bus();
