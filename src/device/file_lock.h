@@ -36,6 +36,7 @@ struct LockHolder {
 // That nobody else has the block device for himself, as those do who write to it. The lock alone
 // does not tell: it is one of a node, and several may lead to one device. A file system or a device
 // built on it may have it. kBusy after `wait_ms`: others who look here have it for a moment, too.
+// A shared lock on `fd` is given up while it waits, for who may need it to write, and taken again.
 [[nodiscard]] Status CheckNotWritten(int fd, const std::string& path,
                                      uint64_t wait_ms = kDeadOwnerWaitMs);
 

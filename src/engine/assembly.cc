@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "eplog/options.h"
@@ -101,6 +102,15 @@ std::string WhyStale(const Superblock& winner, const Superblock& its) {
   return "";
 }
 
+// More than m bear newer epochs and know nothing of this one having opened: those who knew were
+// away or damaged when the others went on, and it is these that count.
+bool IsPassedBy(const Epoch& opened, const std::vector<FoundMember>& found) {
+  const auto newer = std::count_if(found.begin(), found.end(), [&](const FoundMember& item) {
+    return item.superblock.epoch.number > opened.number && item.superblock.base < opened;
+  });
+  return newer > found.front().superblock.geometry.m;
+}
+
 // An epoch opened when all that it calls live had borne it: one of these that bears neither it nor
 // one that grew from it has gone back in time. The newest is the one to look at; of two of one
 // number, that of more devices.
@@ -110,7 +120,7 @@ Epoch NewestOpened(const std::vector<FoundMember>& found) {
     const auto same = std::count_if(found.begin(), found.end(), [&](const FoundMember& other) {
       return other.superblock.base == base;
     });
-    return std::pair(std::pair(base.number, same), base);
+    return std::tuple(!IsPassedBy(base, found), base.number, same, base);
   };
   return std::max_element(
              found.begin(), found.end(),
@@ -118,13 +128,27 @@ Epoch NewestOpened(const std::vector<FoundMember>& found) {
       ->superblock.base;
 }
 
-bool IsOfAfter(const Superblock& s, const Epoch& opened) {
-  return s.epoch == opened || s.base == opened;
+// It bears the epoch that opened, or one that grew from it. Or it went on without any that knew
+// that it had opened, and calls these lost.
+bool IsOfAfter(const Superblock& s, const Epoch& opened, const std::vector<FoundMember>& found) {
+  const auto is_lost_or_knows_less = [&](const FoundMember& other) {
+    return other.superblock.base != opened || CallsLost(s, other.superblock);
+  };
+  return s.epoch == opened || s.base == opened ||
+         (s.epoch.number > opened.number &&
+          std::all_of(found.begin(), found.end(), is_lost_or_knows_less));
 }
 
 std::string WhyOlder(const Superblock& its, const Epoch& opened) {
   return "it is an older copy of itself: of epoch " + std::to_string(its.epoch.number) +
          ", while the array has opened " + std::to_string(opened.number);
+}
+
+// An epoch that looks as if it had not opened, while some say that it has, has not been borne by
+// all that it calls live: some are older copies, and what grows from it must not name an older
+// base.
+bool IsPast(const Superblock& winner, const Epoch& opened) {
+  return winner.epoch == opened ? winner.base == opened : winner.epoch.number >= opened.number;
 }
 
 // Which epoch counts. Where none is valid, some are older copies of themselves: they have no say
@@ -135,20 +159,22 @@ Result<Superblock> PickEpoch(std::vector<FoundMember>& found, Canary canary) {
   Result<Superblock> winner = PickWinner(found, canary);
   const Epoch opened = NewestOpened(found);
   if (canary == Canary::kTieRefused || canary == Canary::kOlderRefused ||
-      (winner.ok() && winner->epoch.number >= opened.number)) {
+      (winner.ok() && IsPast(*winner, opened))) {
     return winner;
   }
-  std::erase_if(found, [&](const FoundMember& item) {
-    return item.doubtful && !IsOfAfter(item.superblock, opened);
-  });
   std::vector<FoundMember> others;
+  std::vector<FoundMember> judged;
   for (FoundMember& item : found) {
-    if (IsOfAfter(item.superblock, opened)) {
+    if (IsOfAfter(item.superblock, opened, found)) {
       others.push_back(item);
+    } else if (item.doubtful) {
+      continue;
     } else {
       item.why_stale = WhyOlder(item.superblock, opened);
     }
+    judged.push_back(item);
   }
+  found = std::move(judged);
   return PickWinner(others, canary);
 }
 
@@ -250,6 +276,11 @@ void SetTrusted(Assembly& assembly, const FoundMember& item) {
   assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
   assembly.devices[index] = item.device;
   assembly.generations[index] = item.superblock.generation;
+  for (const Superblock* s : {&item.superblock, item.before ? &*item.before : nullptr}) {
+    if (s != nullptr && s->epoch == assembly.winner.base) {
+      assembly.opened_members = s->members;
+    }
+  }
   const CheckpointPointer& pointer = item.superblock.checkpoint;
   if (std::find(assembly.checkpoints.begin(), assembly.checkpoints.end(), pointer) ==
       assembly.checkpoints.end()) {
@@ -380,13 +411,19 @@ std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember
 
 // While a log device is not `ok`, and that was written down, flushes wait for the rings too, and
 // these had before what was flushed until then. An epoch that has not opened may have called it
-// lost before recovery wrote to the rings what they lacked.
-bool MayBeOnLogsAlone(const Superblock& winner) {
+// lost before recovery wrote to the rings what they lacked: there the states count under which the
+// array ran until then.
+bool MayBeOnLogsAlone(const Assembly& assembly) {
+  const Superblock& winner = assembly.winner;
+  const auto logs = static_cast<std::ptrdiff_t>(winner.geometry.n);
   const auto on_rings = [&](const MemberEntry& log) {
     return log.is_live() ? log.state != MemberState::kOk : winner.epoch == winner.base;
   };
+  const auto is_not_ok = [](const MemberEntry& log) { return log.state != MemberState::kOk; };
+  const std::vector<MemberEntry>& opened = assembly.opened_members;
   return winner.journal_mode == static_cast<uint8_t>(JournalMode::kLog) &&
-         std::none_of(winner.members.begin() + winner.geometry.n, winner.members.end(), on_rings);
+         std::none_of(winner.members.begin() + logs, winner.members.end(), on_rings) &&
+         (opened.empty() || std::none_of(opened.begin() + logs, opened.end(), is_not_ok));
 }
 
 std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
@@ -404,7 +441,7 @@ std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
       all_given_up = all_given_up && (given_up >> j & 1) != 0;
     }
   }
-  if (all_given_up || !MayBeOnLogsAlone(winner)) {
+  if (all_given_up || !MayBeOnLogsAlone(assembly)) {
     return "";
   }
   return "in journal mode 'log' what was flushed last may be only on the log devices, and none is "
@@ -458,7 +495,8 @@ Task<Result<std::vector<FoundMember>>> Find(std::vector<Device*> devices) {
                      copies.device->name() + " is a spare of the array " +
                          UuidToString(superblock->array_uuid) + " and no member; leave it out");
     }
-    found.push_back({copies.device, std::move(*superblock), copies.doubtful(), 0, ""});
+    found.push_back(
+        {copies.device, std::move(*superblock), copies.doubtful(), 0, "", copies.Before()});
   }
   if (found.empty()) {
     co_return Fail(ErrorCode::kTooManyFailures, "no member of the array is there");

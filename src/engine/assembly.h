@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Assembly {
   std::string why_older;
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
+  // The states under the epoch that opened last, where some superblock still has them; else empty.
+  std::vector<MemberEntry> opened_members;
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
@@ -52,6 +55,7 @@ struct FoundMember {
   bool doubtful = false;  // a copy of its superblock is damaged, which may have been the newest
   size_t at = 0;          // among the devices that were given
   std::string why_stale;  // set by Judge: why the array goes on without it; else empty
+  std::optional<Superblock> before;  // what its other copy says, if it is whole
 };
 
 // Are two devices the same member, or one a copy of the other? None may be chosen for the owner.
@@ -65,7 +69,7 @@ Status CheckEnough(const Assembly& assembly);
 std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
                          Canary canary);
 // Journal mode `log`: what was flushed last may be on the log devices and on no ring.
-bool MayBeOnLogsAlone(const Superblock& winner);
+bool MayBeOnLogsAlone(const Assembly& assembly);
 // It may, and of the log devices that flushes relied on none is there: what would be given up by
 // going on. Empty if nothing is, or if all of them are in `given_up` (bit j: log device j).
 std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up);

@@ -201,7 +201,7 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
 // Where flushes relied on log devices alone, the log does not end where none of them can be read.
 Status Recovery::CheckEnd() {
   const uint64_t kept = unread_logs_ & ~core_.options.without_logs;
-  if (read_logs_ != 0 || kept == 0 || !MayBeOnLogsAlone(assembly_.winner)) {
+  if (read_logs_ != 0 || kept == 0 || !MayBeOnLogsAlone(assembly_)) {
     return OkStatus();
   }
   const DeviceIndex log = core_.geometry.LogDevice(static_cast<uint32_t>(std::countr_zero(kept)));

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,8 @@ struct SuperblockCopies {
   // The one that counts. kNotFound if there is no magic in either, kUnsupported if either is of a
   // newer format, kCorrupt, kIo or kDeviceFailed if none can be had.
   [[nodiscard]] Result<Superblock> Newest() const;
+  // The other one, where both are whole and of one member.
+  [[nodiscard]] std::optional<Superblock> Before() const;
 };
 
 // kInvalidArgument: too small to be a member of any array.

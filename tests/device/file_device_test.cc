@@ -404,5 +404,25 @@ TEST_F(FileDeviceTest, WhoLooksAtABlockDeviceWaitsForAWriterByAnotherName) {
   close(looks);
 }
 
+// It has claimed the device, and needs the lock that those have who look.
+TEST_F(FileDeviceTest, WhoWaitsForTheWriterOfABlockDeviceIsNotInItsWay) {
+  const test::LoopDevice block(folder_.MakeFile("backing", 16 * kSize));
+  if (!block.trouble().empty()) {
+    GTEST_SKIP() << block.trouble();
+  }
+  const int looks = open(block.path().c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(looks, 0);
+  ASSERT_TRUE(LockFile(looks, block.path(), true).ok());
+  const int claims = open(block.path().c_str(), O_RDWR | O_EXCL | O_CLOEXEC);
+  ASSERT_GE(claims, 0);
+  Status looked = OkStatus();
+  std::thread waits([&] { looked = CheckNotWritten(looks, block.path(), 60'000); });
+  EXPECT_TRUE(LockFile(claims, block.path(), false, 30'000).ok());
+  waits.join();
+  EXPECT_FALSE(looked.ok());  // by then it is a writer's
+  close(claims);
+  close(looks);
+}
+
 }  // namespace
 }  // namespace eplog

@@ -371,16 +371,25 @@ TEST(Replacement, IsOkAlsoWhileAnotherIsLostAndWritesGoOn) {
   test.Kill();
 }
 
+// 3+1, and ssd0 has been replaced and lacks nearly all that it is to hold.
+class Rebuilding : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(test.Write(volume, 0, data).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+    ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+  }
+
+  TestArray test{SlowShape(4, 1)};
+  VolumeId volume = test.CreateVolume("v", 2 << 20);
+  Random random{3};
+  std::vector<std::byte> data = RandomBytes(random, 2 << 20);
+};
+
 // Until it is rebuilt, a replacement counts among the m.
-TEST(Replacement, CountsAsLostUntilItIsRebuilt) {
-  TestArray test(SlowShape(4, 1));
-  const VolumeId volume = test.CreateVolume("v", 2 << 20);
-  Random random(3);
-  const std::vector<std::byte> data = RandomBytes(random, 2 << 20);
-  ASSERT_TRUE(test.Write(volume, 0, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
-  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+TEST_F(Rebuilding, CountsAsLostUntilItIsRebuilt) {
   EXPECT_EQ(test.array->GetStatus().further_ssd_losses_survived, 0U);
   EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
   EXPECT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
@@ -390,16 +399,7 @@ TEST(Replacement, CountsAsLostUntilItIsRebuilt) {
 
 // What it does not have yet is on the others alone: one of them that only was unplugged is not
 // given up for ever.
-TEST(Replacement, IsNoReasonToGiveUpAnother) {
-  TestArray test(SlowShape(4, 1));
-  const VolumeId volume = test.CreateVolume("v", 2 << 20);
-  Random random(3);
-  const std::vector<std::byte> data = RandomBytes(random, 2 << 20);
-  ASSERT_TRUE(test.Write(volume, 0, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
-  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+TEST_F(Rebuilding, IsNoReasonToGiveUpAnother) {
   Fault unplugged;
   unplugged.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
   unplugged.from_then_on = true;

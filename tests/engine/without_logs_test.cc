@@ -172,6 +172,17 @@ TEST_F(WithoutLogs, WhereOneWasLostBeforeNoneIsNeeded) {
   EXPECT_TRUE(HasNewest());
 }
 
+// An opening that power struck does not forget that.
+TEST_F(WithoutLogs, WhereOneWasLostInTheEpochThatOpenedLastNoneIsNeeded) {
+  Make(JournalMode::kLog);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
+  Write(7 * kChunk, kChunk);
+  test_->Kill();
+  OpenStruck(0);
+  ASSERT_TRUE(Open(kBothLogs).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
 // Two openings that power struck, each without another of them: what was flushed is still on both,
 // and on no ring.
 TEST_F(WithoutLogs, OneThatIsBackBeforeAnEpochOpenedStaysWhatItIs) {
