@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace eplog::cli {
 
@@ -20,7 +21,14 @@ class TempDir {
   }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() { std::filesystem::remove_all(path_); }
+  // What a call that hung is let go of may still be at work here, so names come and go
+  // while they are removed; that is no error, and what it leaves is removed after it.
+  ~TempDir() {
+    std::error_code error;
+    for (int i = 0; i < 100 && std::filesystem::exists(path_, error); ++i) {
+      std::filesystem::remove_all(path_, error);
+    }
+  }
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   std::filesystem::path Write(std::string_view name, std::string_view text) const {
