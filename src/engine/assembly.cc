@@ -276,11 +276,6 @@ void SetTrusted(Assembly& assembly, const FoundMember& item) {
   assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
   assembly.devices[index] = item.device;
   assembly.generations[index] = item.superblock.generation;
-  for (const Superblock* s : {&item.superblock, item.before ? &*item.before : nullptr}) {
-    if (s != nullptr && s->epoch == assembly.winner.base) {
-      assembly.opened_members = s->members;
-    }
-  }
   const CheckpointPointer& pointer = item.superblock.checkpoint;
   if (std::find(assembly.checkpoints.begin(), assembly.checkpoints.end(), pointer) ==
       assembly.checkpoints.end()) {
@@ -411,19 +406,11 @@ std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember
 
 // While a log device is not `ok`, and that was written down, flushes wait for the rings too, and
 // these had before what was flushed until then. An epoch that has not opened may have called it
-// lost before recovery wrote to the rings what they lacked: there the states count under which the
-// array ran until then.
+// lost before recovery wrote to the rings what they lacked: what counts is what was true of the
+// epoch under which the array ran until then.
 bool MayBeOnLogsAlone(const Assembly& assembly) {
   const Superblock& winner = assembly.winner;
-  const auto logs = static_cast<std::ptrdiff_t>(winner.geometry.n);
-  const auto on_rings = [&](const MemberEntry& log) {
-    return log.is_live() ? log.state != MemberState::kOk : winner.epoch == winner.base;
-  };
-  const auto is_not_ok = [](const MemberEntry& log) { return log.state != MemberState::kOk; };
-  const std::vector<MemberEntry>& opened = assembly.opened_members;
-  return winner.journal_mode == static_cast<uint8_t>(JournalMode::kLog) &&
-         std::none_of(winner.members.begin() + logs, winner.members.end(), on_rings) &&
-         (opened.empty() || std::none_of(opened.begin() + logs, opened.end(), is_not_ok));
+  return winner.journal_mode == static_cast<uint8_t>(JournalMode::kLog) && !winner.base_on_rings;
 }
 
 std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
@@ -495,8 +482,7 @@ Task<Result<std::vector<FoundMember>>> Find(std::vector<Device*> devices) {
                      copies.device->name() + " is a spare of the array " +
                          UuidToString(superblock->array_uuid) + " and no member; leave it out");
     }
-    found.push_back(
-        {copies.device, std::move(*superblock), copies.doubtful(), 0, "", copies.Before()});
+    found.push_back({copies.device, std::move(*superblock), copies.doubtful(), 0, ""});
   }
   if (found.empty()) {
     co_return Fail(ErrorCode::kTooManyFailures, "no member of the array is there");

@@ -38,8 +38,6 @@ struct Assembly {
   std::string why_older;
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
-  // The states under the epoch that opened last, where some superblock still has them; else empty.
-  std::vector<MemberEntry> opened_members;
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of
@@ -55,7 +53,6 @@ struct FoundMember {
   bool doubtful = false;  // a copy of its superblock is damaged, which may have been the newest
   size_t at = 0;          // among the devices that were given
   std::string why_stale;  // set by Judge: why the array goes on without it; else empty
-  std::optional<Superblock> before;  // what its other copy says, if it is whole
 };
 
 // Are two devices the same member, or one a copy of the other? None may be chosen for the owner.

@@ -196,8 +196,8 @@ Task<Examination> ExamineDevices(std::vector<Device*> devices) {
     }
     examined.member = superblock->geometry.DeviceName(superblock->index);
     examined.epoch = superblock->epoch.number;
-    found[examined.array].push_back({copies.device, std::move(*superblock), copies.doubtful(),
-                                     result.devices.size(), "", copies.Before()});
+    found[examined.array].push_back(
+        {copies.device, std::move(*superblock), copies.doubtful(), result.devices.size(), ""});
     result.devices.push_back(std::move(examined));
   }
   for (size_t i = 0; i < found.size(); ++i) {

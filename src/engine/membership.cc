@@ -164,13 +164,15 @@ Task<void> Membership::Change() {
 // In mode `log` flushes were acknowledged without the rings. Once a log device is called lost, what
 // it has of them does not count any more: the rings have it before.
 Task<Status> Membership::FillRings() {
+  rings_filled_ = true;
   if (core_.identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
       core_.lost_logs() == 0) {
     co_return OkStatus();
   }
   // Where they have no room, what is left out is what the loss of *all* log devices at once may
-  // lose in this mode.
+  // lose in this mode: they stay needed.
   const uint64_t upto = core_.rings.Pack(appender_.applied().sequence, false, 0);
+  rings_filled_ = core_.rings.queued() == 0;
   Task<Result<uint64_t>> writing = core_.rings.Written(upto);
   const Result<uint64_t> written = co_await writing;
   if (!written.ok()) {
@@ -208,7 +210,7 @@ Task<Status> Membership::WriteDown() {
   if (states != core_.states || core_.stop_error) {
     co_return OkStatus();  // it is done anew, or never
   }
-  superblocks_.SetBase(epoch);
+  superblocks_.SetBase(epoch, rings_filled_);
   Task<Status> opened = superblocks_.Write();
   co_return co_await opened;
 }

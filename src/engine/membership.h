@@ -123,7 +123,8 @@ class Membership {
   std::vector<uint64_t> joined_sequence_;  // of joining devices: what came before is not on them
   std::vector<uint64_t> joined_states_;
   std::vector<uint64_t> full_since_;  // epoch of which a full checkpoint makes a joining device ok
-  uint64_t failed_ = 0;  // mask: lost in this life; they do not return by themselves (I7)
+  uint64_t failed_ = 0;       // mask: lost in this life; they do not return by themselves (I7)
+  bool rings_filled_ = true;  // by the change of states that is under way
 };
 
 }  // namespace eplog

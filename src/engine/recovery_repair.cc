@@ -78,7 +78,7 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
     status = co_await write;
     EPLOG_CO_TRY(status);
   }
-  superblocks.SetBase(epoch_);
+  superblocks.SetBase(epoch_, true);
   Task<Status> opened = superblocks.Write();
   co_return co_await opened;
 }

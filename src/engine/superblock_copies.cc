@@ -79,15 +79,6 @@ Result<Superblock> SuperblockCopies::Newest() const {
   return Fail(std::move(error));
 }
 
-std::optional<Superblock> SuperblockCopies::Before() const {
-  const Result<Superblock>& a = of[0];
-  const Result<Superblock>& b = of[1];
-  if (!a.ok() || !b.ok() || a->device_uuid != b->device_uuid) {
-    return std::nullopt;
-  }
-  return a->generation > b->generation ? *b : *a;
-}
-
 Task<Result<SuperblockCopies>> ReadCopies(Device& device) {
   if (device.size_bytes() < kSuperblockAreaBytes) {
     co_return Fail(ErrorCode::kInvalidArgument,

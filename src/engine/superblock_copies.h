@@ -24,8 +24,6 @@ struct SuperblockCopies {
   // The one that counts. kNotFound if there is no magic in either, kUnsupported if either is of a
   // newer format, kCorrupt, kIo or kDeviceFailed if none can be had.
   [[nodiscard]] Result<Superblock> Newest() const;
-  // The other one, where both are whole and of one member.
-  [[nodiscard]] std::optional<Superblock> Before() const;
 };
 
 // kInvalidArgument: too small to be a member of any array.

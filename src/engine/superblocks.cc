@@ -1,5 +1,7 @@
 #include "engine/superblocks.h"
 
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "runtime/task_group.h"
 
@@ -19,6 +21,16 @@ void Superblocks::Return(DeviceIndex device, uint64_t generation) {
   returning_ |= uint64_t{1} << device.value;
   const bool log = core_.geometry.IsLog(device);
   current_.members[device.value].state = log ? MemberState::kJoining : MemberState::kReturning;
+}
+
+void Superblocks::SetBase(const Epoch& base, bool on_rings) {
+  const auto logs = static_cast<std::ptrdiff_t>(core_.geometry.n);
+  const bool waited_for =
+      current_.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
+      std::any_of(current_.members.begin() + logs, current_.members.end(),
+                  [](const MemberEntry& log) { return log.state != MemberState::kOk; });
+  current_.base = base;
+  current_.base_on_rings = on_rings && waited_for;
 }
 
 Task<Status> Superblocks::Write() {

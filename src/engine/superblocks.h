@@ -28,7 +28,8 @@ class Superblocks {
   // The device that was away is part of the next epoch; its newest superblock is of this
   // generation.
   void Return(DeviceIndex device, uint64_t generation);
-  void SetBase(const Epoch& base) { current_.base = base; }
+  // `on_rings`: all that was flushed until now is there, as long as some log device is not `ok`.
+  void SetBase(const Epoch& base, bool on_rings);
   void SetCheckpoint(const CheckpointPointer& pointer) { current_.checkpoint = pointer; }
   [[nodiscard]] const Superblock& current() const { return current_; }
   // Mask of those that were away and do not bear the epoch yet.

@@ -157,6 +157,7 @@ void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out) {
   to.generation = superblock.generation;
   to.epoch = superblock.epoch;
   to.base = superblock.base;
+  to.base_on_rings = superblock.base_on_rings ? 1 : 0;
   StorePointer(superblock.checkpoint, to);
   std::copy(superblock.name.begin(), superblock.name.end(), to.name.begin());
   to.member_count = static_cast<uint8_t>(superblock.members.size());
@@ -206,6 +207,7 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   to.generation = from.generation;
   to.epoch = from.epoch;
   to.base = from.base;
+  to.base_on_rings = from.base_on_rings == 1;
   if (std::max({to.generation, to.epoch.number, from.checkpoint_generation}) >= wire::kMostNumber) {
     return Wrong("a number that none is counted up to");
   }

@@ -61,6 +61,8 @@ struct Superblock {
   uint64_t generation = 0;   // of this device's superblock; copy = generation mod 2
   Epoch epoch;
   Epoch base;  // the last epoch that opened
+  // What flushes answered under `base` is on the journal rings too. False where that is not known.
+  bool base_on_rings = false;
   CheckpointPointer checkpoint;
   std::vector<MemberEntry> members;  // n + m; a spare has none
   bool operator==(const Superblock&) const = default;

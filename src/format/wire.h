@@ -70,7 +70,8 @@ struct SuperblockBytes {
   uint64_t root_ssd_mask;
   std::array<char, kNameBytes> name;
   uint8_t member_count;
-  std::array<uint8_t, 239> reserved1;
+  uint8_t base_on_rings;
+  std::array<uint8_t, 238> reserved1;
   std::array<MemberBytes, kMaxDevices> members;
   std::array<uint8_t, kSuperblockCopyBytes - kMemberTableOffset - kMaxDevices * 32> reserved2;
 };

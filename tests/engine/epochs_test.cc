@@ -123,12 +123,8 @@ class World {
     for (size_t i = 0; i < count(); ++i) {
       if ((absent & Bit(i)) == 0) {
         const SimMember& member = members_[i];
-        found.push_back({devices_[i].get(),
-                         member.Newest(),
-                         member.damaged[0] || member.damaged[1],
-                         found.size(),
-                         "",
-                         {}});
+        found.push_back({devices_[i].get(), member.Newest(), member.damaged[0] || member.damaged[1],
+                         found.size(), ""});
       }
     }
     return found;

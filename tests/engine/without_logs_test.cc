@@ -183,6 +183,18 @@ TEST_F(WithoutLogs, WhereOneWasLostInTheEpochThatOpenedLastNoneIsNeeded) {
   EXPECT_TRUE(HasNewest());
 }
 
+// Nor do two, which leave no superblock of that epoch.
+TEST_F(WithoutLogs, WhatTheLastOpenedEpochKnewOutlivesItsSuperblocks) {
+  Make(JournalMode::kLog);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
+  Write(7 * kChunk, kChunk);
+  test_->Kill();
+  OpenStruck(0);
+  OpenStruck(0);
+  ASSERT_TRUE(Open(kBothLogs).ok());
+  EXPECT_TRUE(HasNewest());
+}
+
 // Two openings that power struck, each without another of them: what was flushed is still on both,
 // and on no ring.
 TEST_F(WithoutLogs, OneThatIsBackBeforeAnEpochOpenedStaysWhatItIs) {

@@ -84,6 +84,7 @@ inline Superblock AnySuperblock(Random& random) {
   sb.name = random.OneIn(8) ? std::string() : AnyName(random, 63);
   sb.generation = AnyMagnitude(random);
   sb.base = {AnyMagnitude(random) / 2, random.Next()};
+  sb.base_on_rings = random.OneIn(2);
   sb.epoch = {sb.base.number + random.Below(3), random.Next()};
   if (!random.OneIn(4)) {
     CheckpointPointer& p = sb.checkpoint;
