@@ -159,11 +159,6 @@ void World::Live() {
   work_->set_operations(budget);
   lying_.clear();
   failures_.fill(false);
-  if (stops) {
-    ArmStop();
-  } else {
-    ArmDooms(false);
-  }
   scene_.suspect = [this](size_t device) {
     return unreliable_.contains(static_cast<uint8_t>(device));
   };
@@ -174,6 +169,12 @@ void World::Live() {
   };
   if (factory_.survives_failures() && !stops) {
     machine_->loop().Spawn(RepairMan());
+    Convalesce();
+  }
+  if (stops) {
+    ArmStop();
+  } else {
+    ArmDooms(false);
   }
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {
@@ -229,8 +230,25 @@ void World::Live() {
   }
 }
 
+// Only who is well can fail: in some lives what is lost is replaced and rebuilt first.
+void World::Convalesce() {
+  if (!plan_.repairs || stale_.empty() || random_.OneIn(3)) {
+    return;
+  }
+  constexpr uint64_t kMostUs = 3'000'000;  // a device that lies may never be well
+  const uint64_t until_us = machine_->loop().NowUs() + kMostUs;
+  convalescing_ = true;
+  const Driven driven = machine_->Drive(
+      [&] { return stale_.empty() || machine_->loop().NowUs() >= until_us || failed(); });
+  convalescing_ = false;
+  if (driven == Driven::kStalled) {
+    Stalled("rebuilding");
+  }
+}
+
 // The crash point was not reached: do what makes rare I/O, then strike at the next I/O of any kind.
 void World::EndByCrash() {
+  machine_->loop().Spawn(work_->Commit());
   machine_->loop().Spawn(work_->Checkpoint(CheckpointKind::kAuto));
   work_->set_operations(40);
   work_->Spawn(plan_.width);

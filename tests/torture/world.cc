@@ -398,8 +398,14 @@ void World::ArmDooms(bool opening) {
         opening && device >= plan_.n && plan_.create.journal == JournalMode::kLog;
     if (factory_.survives_failures() && random_.Chance(chance) && !with_crash) {
       Doom doom;
-      doom.style = random_.OneIn(4) ? Doom::Style::kLies
-                                    : static_cast<Doom::Style>(random_.Below(kDoomStyles));
+      // What reads badly does so for long, and meets everything.
+      static constexpr Doom::Style kStyles[] = {
+          Doom::Style::kLies,       Doom::Style::kLies,       Doom::Style::kLies,
+          Doom::Style::kLies,       Doom::Style::kReadsBadly, Doom::Style::kFailsFlush,
+          Doom::Style::kFailsFlush, Doom::Style::kFailsFlush, Doom::Style::kFailsWrite,
+          Doom::Style::kFailsWrite, Doom::Style::kDies,       Doom::Style::kDies,
+          Doom::Style::kHangs,      Doom::Style::kHangs};
+      doom.style = kStyles[random_.Below(std::size(kStyles))];
       doom.device = device;
       // In mode log nobody looks at the rings before a flush is acknowledged: who loses the log by
       // lies loses what was flushed.
@@ -409,7 +415,11 @@ void World::ArmDooms(bool opening) {
       }
       const bool flush = doom.style == Doom::Style::kFailsFlush;
       doom.bad_of_four = random_.OneIn(3) ? 3 : 1;
-      doom.countdown = random_.Between(1, opening || flush ? 30 : random_.OneIn(2) ? 20 : 150);
+      const uint64_t latest = random_.OneIn(2) ? 4 : 30;  // flushes are few
+      doom.countdown = random_.Between(1, flush              ? latest
+                                          : opening          ? 30
+                                          : random_.OneIn(2) ? 20
+                                                             : 150);
       bus.AddDoom(doom);
     }
   }
@@ -419,13 +429,16 @@ void World::ArmDooms(bool opening) {
 void World::MeetDoom(const Doom& doom) {
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
-  if (inspecting_ == nullptr && doom.style == Doom::Style::kFailsFlush && !random_.OneIn(3)) {
+  const bool flush = doom.style == Doom::Style::kFailsFlush;
+  // Until another is taken out and rebuilt.
+  const bool waits = doom.style == Doom::Style::kReadsBadly && unreliable_.size() > 1;
+  if (inspecting_ == nullptr && flush && random_.OneIn(3)) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
-  } else if (inspecting_ == nullptr && random_.OneIn(2)) {
+  } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 3 : 8))) {
     // In what it may disturb: a commit, a checkpoint, a rebuild.
-    constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kCheckpointPage,
+    constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
     machine_->bus().Arm({kDisturbed[random_.Below(std::size(kDisturbed))],
                          static_cast<Moment>(random_.Below(3)),
@@ -463,7 +476,7 @@ void World::MeetDoom(const Doom& doom) {
 Task<void> World::RepairMan() {
   while (true) {
     co_await machine_->loop().Sleep(random_.Below(random_.OneIn(2)    ? 200
-                                                  : !random_.OneIn(3) ? 5'000
+                                                  : !random_.OneIn(8) ? 5'000
                                                                       : 2'000'000) +
                                     1);
     NoteRepaired();
@@ -478,7 +491,37 @@ Task<void> World::RepairMan() {
     if (plan_.repairs && !lost.empty() && random_.OneIn(2)) {
       Task<void> replacing = Replace(lost[random_.Below(lost.size())]);
       co_await replacing;
+    } else if (plan_.repairs && !convalescing_ && random_.OneIn(2)) {
+      Task<void> taking = TakeOut();
+      co_await taking;
     }
+  }
+}
+
+// Beside one that lies or reads badly the owner takes out another, which is then rebuilt from it.
+Task<void> World::TakeOut() {
+  std::vector<uint8_t> well;
+  bool unwell = false;
+  for (const uint8_t device : unreliable_) {
+    const bool bad = rotten_.contains(device) || machine_->bus().ReadsBadly(device);
+    unwell = unwell || bad;
+    if (!bad && !stale_.contains(device) && !failed_flush_.contains(device)) {
+      well.push_back(device);
+    }
+  }
+  if (!unwell || well.empty()) {
+    co_return;
+  }
+  const uint8_t device = well[random_.Below(well.size())];
+  Say("take out " + Names(plan_, {device}));
+  stale_.insert(device);
+  away_.insert(device);
+  seen_lost_.erase(device);
+  Task<Status> failing = array_->FailDevice(device, "taken out");
+  const Status status = co_await failing;
+  if (!status.ok() && status.error().code == ErrorCode::kInvalidArgument) {
+    stale_.erase(device);
+    away_.erase(device);
   }
 }
 
@@ -501,7 +544,7 @@ Task<void> World::Replace(uint8_t device) {
     ++coverage_.replaced;
     missed_.erase(device);
     blank_.erase(device);
-    if (!random_.OneIn(4)) {
+    if (!convalescing_ && !random_.OneIn(4)) {
       // While it is rebuilt, and the log still tells of the one before it.
       machine_->bus().Arm({std::nullopt, static_cast<Moment>(random_.Below(3)),
                            random_.Between(10, random_.OneIn(2) ? 200 : 70)});

@@ -86,6 +86,8 @@ class World {
   [[nodiscard]] DeviceSet AllBut(const DeviceSet& devices) const;
   void CountPairs(bool recovering);
   Task<void> RepairMan();
+  Task<void> TakeOut();
+  void Convalesce();
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
   void ChooseUnreliable();
@@ -133,6 +135,7 @@ class World {
   bool unknown_ = false;        // since then no opening has told who is still part of the array
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
+  bool convalescing_ = false;   // nothing strikes
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
   bool opening_ = false;        // an opening has begun and not ended
   bool logs_degraded_ = false;  // this life began without some log device
