@@ -75,7 +75,7 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
     ++counters.read_errors;
     status.error().device = device.value;
     if (status.error().code == ErrorCode::kDeviceFailed) {
-      Failed(device, asked, status.error());
+      Failed(device, asked, status.error(), true);
     }
   }
   co_return status;
@@ -140,13 +140,16 @@ void MemberSet::Join(DeviceIndex index, Device& device) {
   devices_[index.value] = &device;
   counters_[index.value] = {};
   flush_failed_ &= ~(uint64_t{1} << index.value);
+  failed_ &= ~(uint64_t{1} << index.value);
 }
 
-// A write or flush has failed on `asked`. Another may have its place by now, which is not to blame.
-void MemberSet::Failed(DeviceIndex device, const Device* asked, Error& error) {
+// A write or flush has failed on `asked`, or a read as nothing else would. Another may have its
+// place by now, which is not to blame.
+void MemberSet::Failed(DeviceIndex device, const Device* asked, Error& error, bool reads) {
   error.device = device.value;
   const bool gone = devices_[device.value] != asked;
   const bool below = error.code == ErrorCode::kNoSpace || error.code == ErrorCode::kShutdown;
+  failed_ |= !gone && !below && !reads ? uint64_t{1} << device.value : 0;
   if (on_loss_ && (gone || !below)) {
     if (!gone) {
       Lose(device, error);

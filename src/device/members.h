@@ -107,10 +107,13 @@ class MemberSet {
   // the loss of a device.
   Task<Status> FlushMask(uint64_t mask);
   [[nodiscard]] uint64_t live_mask() const;
+  // Those a write or flush of which has failed, for another reason than lack of space below: of
+  // several that fail at once an error tells only one.
+  [[nodiscard]] uint64_t failed_mask() const { return failed_; }
 
  private:
   Task<Status> FlushOne(DeviceIndex device);
-  void Failed(DeviceIndex device, const Device* asked, Error& error);
+  void Failed(DeviceIndex device, const Device* asked, Error& error, bool reads = false);
   void ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const;
 
   EventLoop& loop_;
@@ -121,6 +124,7 @@ class MemberSet {
   bool drop_flushes_ = false;
   bool retry_flushes_ = false;
   uint64_t flush_failed_ = 0;  // mask (I7)
+  uint64_t failed_ = 0;        // mask
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 

@@ -50,6 +50,8 @@ class ArrayImpl final : public Array {
   // Devices are here that were not taken back only because the epoch that calls them away had not
   // opened: it has now.
   [[nodiscard]] bool could_take_back() const { return could_take_back_; }
+  // Of an opening that failed: whose writes or flushes did.
+  [[nodiscard]] uint64_t failed_mask() const { return core_.members.failed_mask(); }
 
   Task<Status> Close() override;
   Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) override;

@@ -125,10 +125,16 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     if (options.read_only || !device_failed) {
       co_return Fail(std::move(status).error());
     }
-    // It failed a write or flush of recovery, which begins anew without it, as after a crash.
-    failed |= uint64_t{1} << error.device;
+    // It failed a write or flush of recovery, which begins anew without it, as after a crash; and
+    // without any other that did.
     failed_last = error;
-    std::erase(devices, members[static_cast<size_t>(error.device)]);
+    const uint64_t out = array->failed_mask() | uint64_t{1} << error.device;
+    failed |= out;
+    for (size_t i = 0; i < members.size(); ++i) {
+      if ((out >> i & 1) != 0) {
+        std::erase(devices, members[i]);
+      }
+    }
   }
 }
 

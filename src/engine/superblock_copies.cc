@@ -26,6 +26,16 @@ bool IsBorneByOthers(const Uuid& uuid, const std::vector<SuperblockCopies>& all,
   });
 }
 
+// Of two copies that are not believed: a newer format is not to be touched; of one that cannot be
+// read nobody knows what it holds; a damaged one was a superblock.
+int TellsMore(const Result<Superblock>& copy) {
+  if (copy.ok() || copy.error().code == ErrorCode::kNotFound) {
+    return copy.ok() ? -1 : 0;
+  }
+  const ErrorCode code = copy.error().code;
+  return code == ErrorCode::kUnsupported ? 3 : code == ErrorCode::kCorrupt ? 1 : 2;
+}
+
 }  // namespace
 
 bool CannotBeRead(ErrorCode code) {
@@ -61,13 +71,7 @@ Result<Superblock> SuperblockCopies::Newest() const {
       return a.ok() ? a : b;
     }
   }
-  // Of both the one that tells more: a newer format, then a damaged copy.
-  const auto says = [](const Result<Superblock>& copy, ErrorCode code) {
-    return !copy.ok() && copy.error().code == code;
-  };
-  const bool second = a.ok() || says(b, ErrorCode::kUnsupported) ||
-                      (says(b, ErrorCode::kCorrupt) && !says(a, ErrorCode::kUnsupported));
-  Error error = second ? b.error() : a.error();
+  Error error = TellsMore(a) >= TellsMore(b) ? a.error() : b.error();
   if (error.code == ErrorCode::kUnsupported) {
     error.message = device->name() + ": " + error.message;
   } else if (error.code != ErrorCode::kIo && error.code != ErrorCode::kDeviceFailed) {

@@ -165,6 +165,51 @@ TEST_P(DeviceLoss, WhoFailedIsNotTrustedAfterwards) {
   }
 }
 
+// An opening begins anew after the first failure of a device, and must not forget the second.
+TEST_P(DeviceLoss, TwoThatFailInOneMomentOfAnOpeningAreBothNotTrusted) {
+  for (uint64_t nth = 1; nth <= 3; ++nth) {
+    Make();
+    Fill();
+    Flush();
+    test_->Kill();
+    for (const uint32_t device : {0U, kSsdCount}) {
+      test_->faulty(device).Add({.kinds = MaskOf(RequestKind::kFlush), .nth = nth});
+    }
+    test_->Open();
+    for (const uint32_t device : {0U, kSsdCount}) {
+      EXPECT_EQ(State(device), DeviceState::kMissing) << "device " << device << ", flush " << nth;
+    }
+    ExpectContent("without both");
+    test_.reset();
+  }
+}
+
+// One copy of its superblock bears nothing and the other cannot be read: it may well be a member.
+TEST_P(DeviceLoss, WhoseSuperblockCannotBeReadIsMissing) {
+  Make();
+  Fill();
+  Flush();
+  test_->Kill();
+  for (const uint64_t blank : kSuperblockCopyOffset) {
+    const uint64_t unreadable = kSuperblockCopyOffset[blank == kSuperblockCopyOffset[0] ? 1 : 0];
+    const auto copy = test_->memory(0).bytes().subspan(blank, kSuperblockCopyBytes);
+    const std::vector<std::byte> kept(copy.begin(), copy.end());
+    std::fill(copy.begin(), copy.end(), std::byte{0});
+    test_->faulty(0).Add({.kinds = MaskOf(RequestKind::kRead),
+                          .from_then_on = true,
+                          .range_offset_bytes = unreadable,
+                          .range_length_bytes = kSuperblockCopyBytes});
+    OpenOptions look;
+    look.read_only = true;
+    auto opened = RunTask(test_->loop, Array::Open(test_->loop, test_->Devices(), look));
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    EXPECT_EQ((*opened)->GetStatus().devices[0].state, DeviceState::kMissing);
+    opened->reset();
+    test_->faulty(0).Clear();
+    std::copy(kept.begin(), kept.end(), copy.begin());
+  }
+}
+
 TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
   Make();
   Write(0, 10 * kStripe);
