@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -102,6 +103,9 @@ struct Core {
   uint64_t unverified = 0;
   uint64_t becoming_ok = 0;
   uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
+  // Opened by force: chunks of records that are kept though they are not whole. By device, with the
+  // slot's byte offset on SSDs, the chunk's place on log devices.
+  std::set<std::pair<DeviceIndex, uint64_t>> found_wrong;
   // Opened by force: what was written last may read as its older content, and why.
   std::string log_damage;
   void NoteLogDamage(const std::string& why) {

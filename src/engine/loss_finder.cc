@@ -51,7 +51,9 @@ void LossFinder::LookAt(const Volume& volume, ExtentIndex extent) {
 }
 
 bool LossFinder::Readable(DeviceIndex ssd, SlotWord word) const {
-  return word.is_zero() || (word.has_slot() && core_.members.live(ssd));
+  return word.is_zero() ||
+         (word.has_slot() && core_.members.live(ssd) &&
+          !core_.found_wrong.contains({ssd, core_.geometry.SlotOffset(word.slot())}));
 }
 
 uint64_t LossFinder::LostIn(StripeIndex stripe) const {
@@ -80,8 +82,14 @@ bool LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) const {
   if (Readable(g.SsdOf(chunk), core_.state->Latest(chunk).word)) {
     return false;
   }
-  uint32_t missing = core_.lost_logs();
-  for (const LogStripeMember& member : core_.state->pending.View(id).members) {
+  const LogStripeView view = core_.state->pending.View(id);
+  uint32_t missing = 0;
+  for (uint32_t j = 0; j < g.m; ++j) {
+    const DeviceIndex log = g.LogDevice(j);
+    const bool there = core_.members.live(log) && !core_.found_wrong.contains({log, view.place});
+    missing += there ? 0 : 1;
+  }
+  for (const LogStripeMember& member : view.members) {
     missing += Readable(g.SsdOf(member.chunk), member.word) ? 0 : 1;
   }
   return missing > g.m;

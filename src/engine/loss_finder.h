@@ -1,5 +1,6 @@
 // LossFinder: which parts of volumes cannot be read since more than m devices are missing (P7).
-// From the tables alone: it reads no chunk, so it knows nothing of rot.
+// From the tables, and from what recovery found wrong of the newest entries: it reads no chunk, so
+// it knows nothing of rot.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -94,6 +95,9 @@ class Recovery {
   [[nodiscard]] uint32_t Missing(const EntryHeader& entry, const RowRecord& record) const;
   Task<bool> LogStripeIsWhole(const EntryHeader& entry, size_t number);
   Task<bool> RowIsWhole(const EntryHeader& entry, const RowRecord& record);
+  void NoteWrong(const LogStripeView& view, uint64_t bad);
+  void NoteWrong(StripeIndex stripe, std::span<const RowWord> words, uint64_t bad);
+  void NoteWrong(DeviceIndex ssd, SlotWord word);
   void Salvage(ChunkIndex chunk, Buffer content);
   void ForgetOlder(const EntryHeader& entry, const State::Dropped& dropped);
   void ForgetStripes(StripeIndex first, uint64_t count);

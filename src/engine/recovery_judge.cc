@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -214,6 +215,7 @@ Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
   Task<Status> reading = reader_.ReadLogStripe(view, data, &bad);
   const Status status = co_await reading;
   if (!status.ok()) {
+    NoteWrong(view, bad);
     for (size_t i = 0; i < d; ++i) {
       if ((bad >> i & 1) == 0) {
         Salvage(view.members[i].chunk, std::move(buffers[i]));
@@ -272,6 +274,7 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
   Task<Status> reading = reader_.ReadRow(record.stripe, words, data, &bad);
   const Status status = co_await reading;
   if (!status.ok()) {
+    NoteWrong(record.stripe, words, bad);
     for (const RowChange& change : record.changes) {
       if (change.version == entry.sequence && (bad >> change.index & 1) == 0) {
         Salvage(g.Chunk(record.stripe, change.index), std::move(buffers[change.index]));
@@ -289,6 +292,40 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
     }
   }
   co_return true;
+}
+
+// ---- what is kept by force though it is wrong
+//
+// Where the record is dropped nobody asks for these.
+
+void Recovery::NoteWrong(const LogStripeView& view, uint64_t bad) {
+  const Geometry& g = core_.geometry;
+  for (uint64_t mask = core_.forced() ? bad : 0; mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(mask));
+    if (i >= view.members.size()) {
+      const DeviceIndex log = g.LogDevice(static_cast<uint32_t>(i - view.members.size()));
+      if (core_.members.live(log)) {
+        core_.found_wrong.emplace(log, view.place);
+      }
+    } else {
+      NoteWrong(g.SsdOf(view.members[i].chunk), view.members[i].word);
+    }
+  }
+}
+
+void Recovery::NoteWrong(StripeIndex stripe, std::span<const RowWord> words, uint64_t bad) {
+  const Geometry& g = core_.geometry;
+  for (uint64_t mask = core_.forced() ? bad : 0; mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(mask));
+    NoteWrong(g.SsdOf(stripe, i), words[i].word);
+  }
+}
+
+// One that is not there may be lent, once the tables are known.
+void Recovery::NoteWrong(DeviceIndex ssd, SlotWord word) {
+  if (word.has_slot() && core_.members.live(ssd)) {
+    core_.found_wrong.emplace(ssd, core_.geometry.SlotOffset(word.slot()));
+  }
 }
 
 // ---- what was dropped
