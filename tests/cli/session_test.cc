@@ -527,6 +527,26 @@ TEST_F(LeftOut, CannotBeOpened) {
   Close();
 }
 
+// It is not waited for for ever, though it is the first, and what comes open late is closed.
+TEST_F(LeftOut, HangsWhenItIsOpened) {
+  HangingFile hangs(At("ssd0"));
+  EPLOG_NEEDS_HANGING(hangs);
+  Open();
+  ASSERT_NE(session_, nullptr);
+  EXPECT_TRUE(hangs.waited_for());
+  EXPECT_EQ(StateOf(0), DeviceState::kMissing);
+  EXPECT_EQ(session_->open_devices(), 3U);
+  ExpectContent();
+  ASSERT_TRUE(session_->Run(session_->array().Write(volume_, 0, content_)).ok());
+  hangs.LetGo();
+  EXPECT_TRUE(BecomesUnlocked(At("ssd0")));
+  Close();
+  Open();  // it is back
+  WaitUntilRebuilt();
+  ExpectContent();
+  Close();
+}
+
 TEST_F(LeftOut, AsTold) {
   MemberOptions options;
   options.without = {"ssd2"};
