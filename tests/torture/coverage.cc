@@ -134,6 +134,9 @@ std::string Coverage::ToString() const {
       {"  opened by force", beyond_read},
       {"  with the end of the log lost", beyond_log_lost},
       {"  chunks lost", beyond_lost},
+      {"one back and m others lost", back},
+      {"  opened", back_opened},
+      {"superblocks that were lied about", superblock_lies},
       {"arrays that stopped", stopped},
       {"overwrites in a full array", overwrites_when_full},
       {"devices taken back", taken_back},
@@ -199,6 +202,9 @@ std::string Coverage::Missing(uint64_t least) const {
   need("losses of more than m", beyond);
   need("openings by force", beyond_read);
   need("chunks lost in these", beyond_lost);
+  need("one back and m others lost", back);
+  need("openings of these", back_opened);
+  need("superblocks that were lied about", superblock_lies);
   need("arrays that stopped", stopped);
   need("overwrites in a full array", overwrites_when_full);
   need("chunks healed", healed);

@@ -55,7 +55,10 @@ struct Coverage {
   uint64_t beyond_read = 0;      // of them, those that opened by force
   uint64_t beyond_lost = 0;      // chunks in these that were lost
   uint64_t beyond_log_lost = 0;  // of them, those that lost the end of the log
-  uint64_t stopped = 0;          // arrays that lost more than m devices while they ran
+  uint64_t back = 0;
+  uint64_t back_opened = 0;
+  uint64_t superblock_lies = 0;
+  uint64_t stopped = 0;  // arrays that lost more than m devices while they ran
   uint64_t overwrites_when_full = 0;
   uint64_t scrubs = 0;
   uint64_t scrub_findings = 0;

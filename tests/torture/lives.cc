@@ -137,6 +137,9 @@ void World::Crash(bool recovering) {
       RunProbe(copy, ChooseLost(torn), false, "after the crash");
     }
   }
+  if (!recovering) {
+    ProbeBack();
+  }
   if (random_.OneIn(4)) {
     ProbeDamage();
   }

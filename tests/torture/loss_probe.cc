@@ -38,7 +38,13 @@ void World::ProbeBeyond() {
 void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
   EngineHooks hooks;
   Inspection inspection;
-  inspection.devices = copy.Except(lost);
+  DeviceSet withheld = lost;
+  for (const uint8_t device : stale_) {
+    if (random_.OneIn(2) && !blank_.contains(device) && missed_.contains(device)) {
+      withheld.erase(device);  // that is there, and is no help
+    }
+  }
+  inspection.devices = copy.Except(withheld);
   inspection.options = Options(hooks);
   inspection.options.read_only = random_.OneIn(2);
   inspection.options.take_back = plan_.takes_back;
@@ -96,6 +102,33 @@ void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
   }
   copy.loop().Abort();
   inspection.array.reset();
+}
+
+// One that failed in this life is back, and m others are lost: refused, unless nothing had been
+// answered without it yet. What opens has all that was.
+void World::ProbeBack() {
+  if (failed() || unknown_ || doomed_.empty() || !rotten_.empty() || !Forgetful().empty() ||
+      !plan_.loses_devices) {
+    return;
+  }
+  const size_t which = random_.Below(doomed_.size());
+  const uint8_t back = *std::next(doomed_.begin(), static_cast<std::ptrdiff_t>(which));
+  if (blank_.contains(back) || missed_.contains(back)) {
+    return;
+  }
+  DeviceSet lost = away_;
+  lost.erase(back);
+  while (lost.size() < plan_.create.parity) {
+    const auto device = static_cast<uint8_t>(random_.Below(plan_.devices()));
+    if (device != back) {
+      lost.insert(device);
+    }
+  }
+  Machine copy(*machine_, random_.Next());
+  ++coverage_.back;
+  coverage_.back_opened +=
+      RunProbe(copy, lost, false, Names(plan_, {back}) + " is back, and others are not", true) ? 1
+                                                                                               : 0;
 }
 
 // ------------------------------------------------------------------------------ while it runs

@@ -225,13 +225,15 @@ std::optional<uint64_t> SimBus::HangsUntil(uint8_t device) const {
   return std::nullopt;
 }
 
-// Superblocks excepted: a device without its newest superblock is a stale one, which is another
-// case.
+// About superblocks, or about all else: a device without its newest superblock is a stale one,
+// which is another case.
 bool SimBus::Lies(uint8_t device, IoKind kind) {
-  const bool liar = std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
-    return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kLies;
+  const bool superblock = kind == IoKind::kSuperblock;
+  const bool liar = std::any_of(dooms_.begin(), dooms_.end(), [&](const ArmedDoom& armed) {
+    return armed.met && armed.doom.device == device && armed.doom.style == Doom::Style::kLies &&
+           armed.doom.superblocks == superblock;
   });
-  return liar && kind != IoKind::kSuperblock && random_.OneIn(3);
+  return liar && random_.OneIn(superblock ? 2 : 3);
 }
 
 uint64_t SimBus::LatencyUs(uint8_t device, IoKind kind, uint64_t bytes) {
@@ -419,12 +421,12 @@ void SimDevice::GiveUp(uint64_t id) {
 
 // It succeeds, and what is on the device afterwards is wrong. Nothing lands where superblocks are.
 void SimDevice::CompleteWithALie(uint64_t id) {
-  const uint64_t style = bus_.random().Below(3);
+  const auto found = in_flight_.find(id);
+  const uint64_t style = found->second.kind == IoKind::kSuperblock ? 1 : bus_.random().Below(3);
   if (style == 0) {
     CompleteBadly(id);
     return;
   }
-  const auto found = in_flight_.find(id);
   CachedWrite write = std::move(found->second);
   in_flight_.erase(found);
   bus_.NoteCompleted(write.kind);

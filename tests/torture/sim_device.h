@@ -92,6 +92,7 @@ struct Doom {
   uint8_t device = 0;
   uint64_t countdown = 1;
   uint64_t bad_of_four = 1;  // reads, of one that reads badly
+  bool superblocks = false;  // what a liar loses, and nothing else
 };
 inline constexpr int kDoomStyles = 6;  // Coverage::pairs has as many
 

@@ -413,6 +413,7 @@ void World::ArmDooms(bool opening) {
       if (doom.style == Doom::Style::kLies && trusted) {
         continue;
       }
+      doom.superblocks = doom.style == Doom::Style::kLies && random_.OneIn(4);
       const bool flush = doom.style == Doom::Style::kFailsFlush;
       doom.bad_of_four = random_.OneIn(3) ? 3 : 1;
       const uint64_t latest = random_.OneIn(2) ? 4 : 30;  // flushes are few
@@ -437,17 +438,31 @@ void World::MeetDoom(const Doom& doom) {
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
   } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 3 : 8))) {
-    // In what it may disturb: a commit, a checkpoint, a rebuild.
-    constexpr IoKind kDisturbed[] = {IoKind::kParity, IoKind::kParity, IoKind::kCheckpointPage,
-                                     IoKind::kCheckpointRoot, IoKind::kRepair};
-    machine_->bus().Arm({kDisturbed[random_.Below(std::size(kDisturbed))],
-                         static_cast<Moment>(random_.Below(3)),
-                         random_.Between(1, random_.OneIn(2) ? 40 : 4)});
+    // In what it may disturb: a commit, a checkpoint, a rebuild; or while it is written down.
+    constexpr IoKind kDisturbed[] = {
+        IoKind::kParity, IoKind::kParity,     IoKind::kCheckpointPage, IoKind::kCheckpointRoot,
+        IoKind::kRepair, IoKind::kSuperblock, IoKind::kSuperblock};
+    const IoKind kind = kDisturbed[random_.Below(std::size(kDisturbed))];
+    const uint64_t latest = kind == IoKind::kSuperblock ? 4 * plan_.devices()
+                            : random_.OneIn(2)          ? 40
+                                                        : 4;
+    machine_->bus().Arm({kind, static_cast<Moment>(random_.Below(3)), random_.Between(1, latest)});
   }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
   if (inspecting_ != nullptr) {
     inspecting_->full_check = false;  // it would find what cannot be read
+  }
+  if (doom.superblocks) {
+    // As one that was put back from an older copy, if another opening comes.
+    ++coverage_.superblock_lies;
+    stale_.insert(doom.device);
+    away_.insert(doom.device);
+    seen_lost_.erase(doom.device);
+    if (inspecting_ != nullptr) {
+      inspecting_->whole = false;
+    }
+    return;
   }
   if (doom.style == Doom::Style::kLies) {
     rotten_.insert(doom.device);
@@ -534,6 +549,7 @@ Task<void> World::Replace(uint8_t device) {
   rotten_.erase(device);
   lying_.erase(device);
   failed_flush_.erase(device);
+  doomed_.erase(device);
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -645,8 +661,8 @@ DeviceSet World::ChooseLost(bool ssds) {
   return lost;
 }
 
-void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
-                     const std::string& what) {
+bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what,
+                     bool may_refuse) {
   ++coverage_.probes;
   coverage_.lossy_probes += lost.size() > away_.size() ? 1 : 0;
   DeviceSet withheld = lost;
@@ -675,8 +691,9 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
     inspection.weak = false;
     ++coverage_.unasked_probes;
   }
+  inspection.may_refuse = inspection.may_refuse || may_refuse;
   inspection.full_check = full_check && forgetful.empty();
-  inspection.whole = lost.empty();
+  inspection.whole = lost.empty() && !may_refuse;
   inspection.close = random_.OneIn(2);
   coverage_.weak_probes += inspection.weak ? 1 : 0;
   const uint64_t writes = copy.WritesSubmitted();
@@ -699,6 +716,7 @@ void World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check,
   Coverage engine;
   engine.AddEngine(hooks);
   coverage_.decoded_chunks += engine.decoded_chunks;
+  return inspection.opened;
 }
 
 void World::Probe(bool with_losses) {

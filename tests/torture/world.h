@@ -60,6 +60,7 @@ class World {
   void ProbeCorruption();
   void ProbeDamage();
   void ProbeBeyond();
+  void ProbeBack();
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
   void OpenByForce(Machine& copy, const DeviceSet& lost);
   void ArmStop();
@@ -77,7 +78,9 @@ class World {
   bool DamageSuperblocks(Machine& copy, uint8_t device);
   bool OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told);
   void Probe(bool with_losses);
-  void RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what);
+  // True: it opened. `may_refuse`: since more than m may be missing.
+  bool RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, const std::string& what,
+                bool may_refuse = false);
 
   void Reconcile(const ArrayStatus& status, const DeviceSet& withheld);
   Strike RandomStrike(bool recovering);
