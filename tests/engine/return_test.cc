@@ -28,6 +28,7 @@ class Returning : public ::testing::Test {
     shape.m = kParity;
     shape.ssd_bytes = uint64_t{8} << 20;
     shape.log_bytes = uint64_t{4} << 20;
+    shape.reserve_percent = reserve_percent_;
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
     test_ = std::make_unique<TestArray>(shape);
@@ -98,6 +99,7 @@ class Returning : public ::testing::Test {
     test_->Kill();
   }
 
+  uint32_t reserve_percent_ = 10;
   Random random_{17};
   std::unique_ptr<TestArray> test_;
   VolumeId volume_;
@@ -239,6 +241,38 @@ TEST_F(Returning, NotIfItFailsAtOnce) {
     ExpectItHasEverything();
   }
   EXPECT_GT(stayed_out, 4U);
+}
+
+// Everything that it has is wrong, and the array is full and written to: what is written anew finds
+// its room all the same.
+TEST_F(Returning, ToAFullArrayThatIsWrittenTo) {
+  reserve_percent_ = 1;
+  SetUp();
+  const uint64_t size = test_->array->GetStatus().free_bytes +
+                        test_->array->GetVolume(volume_)->allocated_bytes;
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->ResizeVolume(volume_, size)).ok());
+  model_.resize(size, std::byte{0});
+  const uint64_t stripes = size / kStripe;
+  for (uint64_t at = 0; at < stripes; at += 50) {
+    Write(at * kStripe, std::min<uint64_t>(50, stripes - at) * kStripe);
+  }
+  LifeWithout(kAway);
+  Superblock superblock;
+  superblock = *DecodeSuperblock(
+      test_->memory(kAway).bytes().subspan(kSuperblockCopyOffset[0], kSuperblockCopyBytes));
+  for (uint32_t slot = 0; slot < superblock.geometry.slots; ++slot) {
+    test_->memory(kAway).bytes()[superblock.geometry.SlotOffset(SlotIndex(slot)) + 17] ^=
+        std::byte{1};
+  }
+  Open();
+  uint64_t writes = 0;
+  while (State(kAway) != DeviceState::kOk && writes < 200'000) {
+    Write(random_.Below(stripes * kStripe / kChunk) * kChunk, kChunk);
+    ++writes;
+  }
+  EXPECT_EQ(State(kAway), DeviceState::kOk) << "after " << writes << " writes";
+  AwaitOk(kAway);
+  ASSERT_TRUE(test_->Read(volume_, 0, size) == model_);
 }
 
 }  // namespace
