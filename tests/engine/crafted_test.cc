@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "format/content_checksum.h"
 #include "format/entry.h"
 #include "format/superblock.h"
 #include "tests/engine/array_fixture.h"
@@ -309,6 +310,68 @@ TEST(CraftedEntries, AreRefusedInWordsOrTakenAsTheyAre) {
     EXPECT_GT(refused, seeds / 5);
     EXPECT_GT(opened, seeds / 20);
   }
+}
+
+// Each chunk of the row is what its checksum says, and the code is wrong: what would be decoded
+// from it is refused, and a scrub finds and mends it.
+TEST(CraftedParity, ThatDoesNotMatchTheDataIsFoundAndMended) {
+  TestArray test(Small());
+  const VolumeId volume = test.CreateVolume("v", kVolumeBytes);
+  Random random(5);
+  const auto content = RandomBytes(random, 3 * 4096);
+  ASSERT_TRUE(test.Write(volume, 0, content).ok());
+  test.Kill();
+  const Superblock identity = *DecodeSuperblock(test.memory(0).bytes().first(kSuperblockCopyBytes));
+  const Geometry& g = identity.geometry;
+  uint32_t crafted = 0;
+  DeviceIndex parity_ssd;
+  for (uint64_t place = 0; place < g.log_blocks; ++place) {
+    const auto at = static_cast<std::ptrdiff_t>(g.LogOffset(place));
+    auto entry = DecodeEntryHeader(test.memory(g.n).bytes().subspan(at, kBlockBytes),
+                                   identity.array_uuid, g);
+    if (!entry.ok() || entry->place != place || entry->rows.empty()) {
+      continue;
+    }
+    for (RowChange& change : entry->rows.front().changes) {
+      if (change.index == g.k()) {
+        parity_ssd = g.SsdOf(entry->rows.front().stripe, change.index);
+        const auto chunk = test.memory(parity_ssd.value)
+                               .bytes()
+                               .subspan(g.SlotOffset(change.word.slot()), g.chunk_bytes);
+        const auto other = RandomBytes(random, g.chunk_bytes);
+        std::copy(other.begin(), other.end(), chunk.begin());
+        change.crc = ContentChecksum(identity.version, identity.array_uuid)(chunk);
+        ++crafted;
+      }
+    }
+    std::vector<std::byte> block(kBlockBytes);
+    EncodeEntryHeader(*entry, identity.array_uuid, block);
+    for (uint32_t j = 0; j < g.m; ++j) {
+      std::copy(block.begin(), block.end(), test.memory(g.n + j).bytes().begin() + at);
+    }
+  }
+  ASSERT_EQ(crafted, 1U);
+  test.Open();
+  const auto scrub = [&](bool heal) {
+    auto report = RunTask(test.loop, test.array->Scrub(heal, Progress()));
+    EXPECT_TRUE(report.ok());
+    return *report;
+  };
+  const CheckReport found = scrub(false);
+  ASSERT_EQ(found.problems_found, 1U);
+  EXPECT_EQ(found.findings.front().device, g.DeviceName(parity_ssd));
+  EXPECT_NE(found.findings.front().what.find("does not match the data"), std::string::npos)
+      << found.findings.front().Text();
+  EXPECT_EQ(scrub(true).findings.front().outcome, Finding::Outcome::kHealed);
+  EXPECT_EQ(scrub(false).problems_found, 0U);
+  // And it is of use now.
+  for (uint32_t i = 0, lost = 0; i < g.n && lost < g.m; ++i) {
+    if (i != parity_ssd.value) {
+      ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(i, "by hand")).ok());
+      ++lost;
+    }
+  }
+  EXPECT_EQ(test.Read(volume, 0, content.size()) == content, true);
 }
 
 }  // namespace
