@@ -116,6 +116,53 @@ TEST_F(BufferTest, SizesChangeWhileRunning) {
   EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
 }
 
+// One write has the chunk, another waits for it, and meanwhile buffers are given and a third write
+// goes there: the one that waited comes to lie on it, now and after a kill.
+TEST_F(BufferTest, AWriteThatWaitsForItsChunkFindsItBuffered) {
+  ArrayShape shape = Shape(0);
+  shape.ssd_delays = kSsdDelays;
+  shape.log_delays = kLogDelays;
+  for (const bool flushed : {true, false}) {
+    Make(shape);
+    Random random(9);
+    const auto first = RandomBytes(random, kChunk);
+    const auto waiting = RandomBytes(random, kChunk / 2);
+    const auto third = RandomBytes(random, kChunk);
+    uint64_t done = 0;
+    const auto write = [&](std::span<const std::byte> bytes) {
+      test_->loop.Spawn([](Array& array, VolumeId volume, std::span<const std::byte> from,
+                           uint64_t* ended) -> Task<void> {
+        Task<Status> writing = array.Write(volume, 5 * kChunk, from);
+        const Status status = co_await writing;
+        EXPECT_TRUE(status.ok());
+        ++*ended;
+      }(*test_->array, volume_, bytes, &done));
+      test_->Sleep(1);
+    };
+    write(first);
+    write(waiting);
+    EXPECT_EQ(done, 0U);
+    ASSERT_TRUE(test_->array->SetBuffers({.device_chunks = 8, .stripes = 0}).ok());
+    const uint64_t members = Now().log_stripe_members;
+    write(third);
+    EXPECT_EQ(done, 1U) << "the third is in its buffer";
+    ASSERT_TRUE(test_->loop.RunUntil([&] { return done == 3; }));
+    EXPECT_LE(Now().log_stripe_members, members + 1) << "the second went there, too";
+    std::copy(third.begin(), third.end(), model_.begin() + 5 * kChunk);
+    std::copy(waiting.begin(), waiting.end(), model_.begin() + 5 * kChunk);
+    EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+    if (flushed) {
+      ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+      test_->Kill();
+    } else {
+      ASSERT_TRUE(test_->Close().ok());
+    }
+    test_->Open();
+    EXPECT_TRUE(test_->Read(volume_, 0, model_.size()) == model_);
+    test_.reset();
+  }
+}
+
 TEST_F(BufferTest, PartsOfChunksMergeWithWhatLiesThereAndTrimsTakeItAway) {
   Make(Shape(16, 2));
   const auto put = [&](uint64_t at, size_t size, int value) {

@@ -48,6 +48,12 @@ class Model {
     }
     return count;
   }
+  // Another SSD is in its place: what was held of the one before says nothing of it.
+  void Replace(uint32_t ssd) {
+    for (Slot& slot : slots_[ssd]) {
+      slot = Slot();
+    }
+  }
   void Release(Slot& slot) { slot.is = slot.pins != 0 ? Is::kReleasedWhilePinned : Is::kFree; }
   void Covered(uint64_t mark) {
     for (auto& ssd : slots_) {
@@ -75,6 +81,9 @@ TEST_P(SlotSpaceOf, KeepsToTheModel) {
   }
   Model model(g);
   std::vector<std::pair<uint32_t, SlotSpace::Run>> borrowed;
+  // Of SSDs that have been replaced since.
+  std::vector<SlotSpace::PinKey> old_pins;
+  std::vector<std::pair<uint32_t, SlotSpace::Run>> old_runs;
   uint64_t sequence = 0;
   uint64_t mark = 0;
   for (int step = 0; step < 4000; ++step) {
@@ -145,6 +154,27 @@ TEST_P(SlotSpaceOf, KeepsToTheModel) {
         } else {
           space.AgeFreed();
         }
+    }
+    if (random.OneIn(400)) {
+      for (uint32_t i = 0; i < g.slots; ++i) {
+        const Model::Slot& held = model.At(ssd, i);
+        old_pins.insert(old_pins.end(), held.pins, held.pin);
+      }
+      std::erase_if(borrowed, [&](const auto& run) {
+        if (run.first == ssd) {
+          old_runs.push_back(run);
+        }
+        return run.first == ssd;
+      });
+      space.Reset(device);
+      model.Replace(ssd);
+    } else if (!old_pins.empty() && random.OneIn(3)) {
+      space.Unpin(old_pins.back());
+      old_pins.pop_back();
+    } else if (!old_runs.empty() && random.OneIn(3)) {
+      space.Return(DeviceIndex(static_cast<uint8_t>(old_runs.back().first)),
+                   old_runs.back().second);
+      old_runs.pop_back();
     }
     ASSERT_EQ(space.free(device), model.Free(ssd)) << "step " << step;
     ASSERT_EQ(space.free_min(), std::min(model.Free(0), model.Free(1)));
