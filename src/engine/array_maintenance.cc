@@ -169,7 +169,7 @@ Task<Result<LossReport>> ArrayImpl::FindLost() {
   Status status = Readable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  LossFinder finder(core_);
+  LossFinder finder(core_, reader_);
   Task<LossReport> finding = finder.Find();
   co_return co_await finding;
 }

@@ -42,6 +42,7 @@ class ChunkReader {
   // Read-only openings: this is what the chunk reads as, and what an opening for writing would
   // write again.
   void ReadInstead(ChunkIndex chunk, Buffer content) { instead_[chunk.value] = std::move(content); }
+  [[nodiscard]] bool ReadsInstead(ChunkIndex chunk) const { return instead_.contains(chunk.value); }
 
   // The latest version of a chunk into `into` (chunk_bytes, aligned).
   Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);

@@ -69,7 +69,9 @@ uint64_t LossFinder::LostIn(StripeIndex stripe) const {
   lost &= (uint64_t{1} << g.k()) - 1;
   for (uint32_t i = 0; i < g.k(); ++i) {
     const ChunkIndex chunk(uint64_t{stripe.value} * g.k() + i);
-    if (const auto pending = core_.state->pending.Find(chunk)) {
+    if (reader_.ReadsInstead(chunk)) {
+      lost &= ~(uint64_t{1} << i);
+    } else if (const auto pending = core_.state->pending.Find(chunk)) {
       const uint64_t bit = uint64_t{1} << i;
       lost = PendingIsLost(chunk, pending->log_stripe) ? lost | bit : lost & ~bit;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/chunk_reader.h"
 #include "engine/core.h"
 #include "eplog/report.h"
 
@@ -14,7 +15,7 @@ namespace eplog {
 
 class LossFinder {
  public:
-  explicit LossFinder(const Core& core) : core_(core) {}
+  LossFinder(const Core& core, const ChunkReader& reader) : core_(core), reader_(reader) {}
 
   Task<LossReport> Find();
 
@@ -27,6 +28,7 @@ class LossFinder {
   void Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes);
 
   const Core& core_;
+  const ChunkReader& reader_;
   LossReport report_;
 };
 

@@ -137,7 +137,7 @@ void World::Crash(bool recovering) {
       RunProbe(copy, ChooseLost(torn), false, "after the crash");
     }
   }
-  if (!recovering) {
+  if (!recovering && plan_.strikes_states) {
     ProbeBack();
   }
   if (random_.OneIn(4)) {

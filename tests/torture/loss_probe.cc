@@ -39,7 +39,7 @@ void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
   EngineHooks hooks;
   Inspection inspection;
   DeviceSet withheld = lost;
-  for (const uint8_t device : stale_) {
+  for (const uint8_t device : plan_.strikes_states ? stale_ : DeviceSet()) {
     if (random_.OneIn(2) && !blank_.contains(device) && missed_.contains(device)) {
       withheld.erase(device);  // that is there, and is no help
     }

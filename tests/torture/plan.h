@@ -88,11 +88,14 @@ struct SeedPlan {
   bool takes_back = false;       // openings take back devices that were away
   double goes_back = 0;          // how often an older copy of a device is put in its place
   bool stops = false;            // now and then more than m devices cease to answer
-  bool repairs = false;          // lost devices are replaced while running
-  double power = 0.7;            // share of crashes that are power cuts
-  double recovery_crash = 0.4;   // chance that an opening is struck
-  double withhold = 0.3;         // chance of each device that may be away, at each opening
-  uint32_t probe_one_in = 60;    // operations between what-if crashes
+  // Crashes while the states of devices are written down, lies about superblocks, who failed is
+  // back while others are lost, renames onto volumes in use.
+  bool strikes_states = false;
+  bool repairs = false;         // lost devices are replaced while running
+  double power = 0.7;           // share of crashes that are power cuts
+  double recovery_crash = 0.4;  // chance that an opening is struck
+  double withhold = 0.3;        // chance of each device that may be away, at each opening
+  uint32_t probe_one_in = 60;   // operations between what-if crashes
 
   [[nodiscard]] uint32_t devices() const { return n + create.parity; }
   [[nodiscard]] std::string ToString() const;

@@ -222,7 +222,8 @@ Task<void> Workload::RandomVolumeChange(Op op) {
     Task<void> task = ResizeVolume(key, size);
     co_await task;
   } else {
-    const VolumeKey victim = random.OneIn(3) ? PickVolume(!random.OneIn(4)) : 0;
+    const VolumeKey victim =
+        random.OneIn(3) ? PickVolume(!(scene_.plan.strikes_states && random.OneIn(4))) : 0;
     const bool replaces = victim != 0 && victim != key;
     const std::string name = replaces ? oracle_.Find(victim)->name : FreeName();
     Task<void> task = RenameVolume(key, name, replaces ? victim : 0);

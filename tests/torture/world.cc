@@ -413,7 +413,8 @@ void World::ArmDooms(bool opening) {
       if (doom.style == Doom::Style::kLies && trusted) {
         continue;
       }
-      doom.superblocks = doom.style == Doom::Style::kLies && random_.OneIn(4);
+      doom.superblocks =
+          plan_.strikes_states && doom.style == Doom::Style::kLies && random_.OneIn(2);
       const bool flush = doom.style == Doom::Style::kFailsFlush;
       doom.bad_of_four = random_.OneIn(3) ? 3 : 1;
       const uint64_t latest = random_.OneIn(2) ? 4 : 30;  // flushes are few
@@ -442,11 +443,12 @@ void World::MeetDoom(const Doom& doom) {
     constexpr IoKind kDisturbed[] = {
         IoKind::kParity, IoKind::kParity,     IoKind::kCheckpointPage, IoKind::kCheckpointRoot,
         IoKind::kRepair, IoKind::kSuperblock, IoKind::kSuperblock};
-    const IoKind kind = kDisturbed[random_.Below(std::size(kDisturbed))];
+    const IoKind kind = kDisturbed[random_.Below(plan_.strikes_states ? std::size(kDisturbed) : 5)];
+    const auto moment = static_cast<Moment>(random_.Below(3));
     const uint64_t latest = kind == IoKind::kSuperblock ? 4 * plan_.devices()
                             : random_.OneIn(2)          ? 40
                                                         : 4;
-    machine_->bus().Arm({kind, static_cast<Moment>(random_.Below(3)), random_.Between(1, latest)});
+    machine_->bus().Arm({kind, moment, random_.Between(1, latest)});
   }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
