@@ -39,7 +39,9 @@ void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
   EngineHooks hooks;
   Inspection inspection;
   DeviceSet withheld = lost;
-  for (const uint8_t device : plan_.strikes_states ? stale_ : DeviceSet()) {
+  // Where an opening that was struck may have begun to take it back, it is a part that is not
+  // whole.
+  for (const uint8_t device : plan_.strikes_states && !plan_.takes_back ? stale_ : DeviceSet()) {
     if (random_.OneIn(2) && !blank_.contains(device) && missed_.contains(device)) {
       withheld.erase(device);  // that is there, and is no help
     }
@@ -107,13 +109,13 @@ void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
 // One that failed in this life is back, and m others are lost: refused, unless nothing had been
 // answered without it yet. What opens has all that was.
 void World::ProbeBack() {
-  if (failed() || unknown_ || doomed_.empty() || !rotten_.empty() || !Forgetful().empty() ||
+  if (failed() || unknown_ || failed_well_.empty() || !rotten_.empty() || !Forgetful().empty() ||
       !plan_.loses_devices) {
     return;
   }
-  const size_t which = random_.Below(doomed_.size());
-  const uint8_t back = *std::next(doomed_.begin(), static_cast<std::ptrdiff_t>(which));
-  if (blank_.contains(back) || missed_.contains(back)) {
+  const size_t which = random_.Below(failed_well_.size());
+  const uint8_t back = *std::next(failed_well_.begin(), static_cast<std::ptrdiff_t>(which));
+  if (missed_.contains(back)) {
     return;
   }
   DeviceSet lost = away_;

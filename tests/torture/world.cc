@@ -289,6 +289,7 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.full_check = !unknown_ && away_.empty() && rotten_.empty() && random_.OneIn(3);
   inspecting_ = &inspection;
   doomed_.clear();
+  failed_well_.clear();
   lying_.clear();
   if (!unknown_) {
     ArmDooms(true);
@@ -480,6 +481,9 @@ void World::MeetDoom(const Doom& doom) {
     failed_flush_[doom.device] = UINT64_MAX;  // until the array is told
   }
   doomed_.insert(doom.device);
+  if (!stale_.contains(doom.device)) {
+    failed_well_.insert(doom.device);
+  }
   stale_.insert(doom.device);
   away_.insert(doom.device);
   seen_lost_.erase(doom.device);
@@ -551,7 +555,7 @@ Task<void> World::Replace(uint8_t device) {
   rotten_.erase(device);
   lying_.erase(device);
   failed_flush_.erase(device);
-  doomed_.erase(device);
+  failed_well_.erase(device);
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -669,7 +673,7 @@ bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, cons
   coverage_.lossy_probes += lost.size() > away_.size() ? 1 : 0;
   DeviceSet withheld = lost;
   for (const uint8_t device : stale_) {
-    if (random_.OneIn(2) && !blank_.contains(device)) {
+    if (random_.OneIn(2) && !blank_.contains(device) && !may_refuse) {
       withheld.erase(device);  // it is there, and must not be trusted
     }
   }

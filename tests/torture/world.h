@@ -127,6 +127,7 @@ class World {
   DeviceSet blank_;                         // of them: a replacement that has not joined yet
   std::array<bool, kFailures> failures_{};  // by style: since the last opening was complete
   DeviceSet doomed_;                        // of them: failed since the last opening began
+  DeviceSet failed_well_;                   // of them: were well, and have not been replaced
   DeviceSet seen_lost_;                     // of them: the array has called them not ok since
   DeviceSet missed_;                        // of them: missed an opening that succeeded
   DeviceSet rotten_;  // what they hold may be wrong: lied, and were not scrubbed since
