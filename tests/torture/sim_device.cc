@@ -187,6 +187,12 @@ bool SimBus::IsDead(uint8_t device) const {
   });
 }
 
+bool SimBus::LosesSuperblocks(uint8_t device) const {
+  return std::any_of(dooms_.begin(), dooms_.end(), [device](const ArmedDoom& armed) {
+    return armed.met && armed.doom.superblocks && armed.doom.device == device;
+  });
+}
+
 bool SimBus::IsLate(uint8_t device) const {
   return hung_device_ >= 0 &&
          (device + fault_.devices - static_cast<uint32_t>(hung_device_)) % fault_.devices <

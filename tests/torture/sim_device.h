@@ -130,6 +130,7 @@ class SimBus {
   [[nodiscard]] bool ReadsBadly(uint8_t device) const;
   // No request of its is answered any more, or only with an error.
   [[nodiscard]] bool IsDead(uint8_t device) const;
+  [[nodiscard]] bool LosesSuperblocks(uint8_t device) const;
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }

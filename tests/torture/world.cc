@@ -459,6 +459,7 @@ void World::MeetDoom(const Doom& doom) {
   if (doom.superblocks) {
     // As one that was put back from an older copy, if another opening comes.
     ++coverage_.superblock_lies;
+    doomed_.insert(doom.device);
     stale_.insert(doom.device);
     away_.insert(doom.device);
     seen_lost_.erase(doom.device);
@@ -587,8 +588,9 @@ void World::NoteRepaired() {
     }
     // With a threshold the array may fail it at any time.
     const bool shaky = plan_.max_read_errors != 0 && machine_->bus().ReadsBadly(device);
-    // It may have ceased to answer, and the array not have met that yet.
-    const bool dead = machine_->bus().IsDead(device);
+    // It may have ceased to answer, or to keep its superblocks, and the array not have met that
+    // yet.
+    const bool dead = machine_->bus().IsDead(device) || machine_->bus().LosesSuperblocks(device);
     if (ok && seen_lost_.contains(device) && !missed_.contains(device) && !shaky && !dead) {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
