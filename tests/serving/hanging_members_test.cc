@@ -188,7 +188,7 @@ class Server {
   }
   OpenOptions Options() {
     OpenOptions options;
-    options.entropy = ++lives_;
+    options.entropy = 100 + ++lives_;  // not that of the creation: identities are drawn from it
     options.on_event = [this](const ArrayEvent& event) {
       if (sink_) {
         sink_(event);
