@@ -205,7 +205,7 @@ int Conclude(const RunnerOptions& options, const Totals& totals, double seconds)
               static_cast<unsigned long long>(totals.failed));
   const uint64_t least = options.least != 0              ? options.least
                          : totals.coverage.seeds >= 5000 ? 200
-                         : totals.coverage.seeds >= 1000 ? totals.coverage.seeds / 50
+                         : totals.coverage.seeds >= 1000 ? totals.coverage.seeds / 100
                                                          : 0;
   const std::string missing = totals.coverage.Missing(least);
   if (!missing.empty()) {
