@@ -127,15 +127,7 @@ class DaemonTest : public testing::Test {
     }
     FAIL() << "the serving process did not become ready";
   }
-  // Its exit status; 1000 + signal if it died of one.
-  int Wait() {
-    int status = 0;
-    if (::waitpid(child_, &status, 0) != child_) {
-      return -1;
-    }
-    child_ = 0;
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
+  int Wait() { return AwaitExit(child_); }
   [[nodiscard]] bool Mounted() const {
     struct stat here {};
     struct stat above {};

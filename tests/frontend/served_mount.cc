@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,6 +28,15 @@ std::string WhyNoFuse() {
   }
   ::close(fd);
   return IoUringLoop::Create().ok() ? "" : "no io_uring";
+}
+
+int AwaitExit(pid_t& child) {
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) {
+    return -1;
+  }
+  child = 0;
+  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 TemporaryDirectory::TemporaryDirectory() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,9 @@ std::string WhyNoFuse();
       GTEST_SKIP() << "needs FUSE: " << eplog_reason; \
     }                                                 \
   } while (false)
+
+// Waits for a child, and sets it to 0. Its exit status; 1000 + signal if it died of one.
+int AwaitExit(pid_t& child);
 
 // A directory that is removed at the end.
 class TemporaryDirectory {

@@ -325,15 +325,7 @@ class HangingMembers : public testing::Test {
       ASSERT_TRUE(Write(chunk, 8));
     }
   }
-  // 1000 + signal if it died of one.
-  int Wait() {
-    int status = 0;
-    if (::waitpid(child_, &status, 0) != child_) {
-      return -1;
-    }
-    child_ = 0;
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
+  int Wait() { return AwaitExit(child_); }
   // Unmounted, and what was durable is there.
   void End(int exit_status = 0) {
     const Result<Json> done = Ask({{"verb", "umount"}});

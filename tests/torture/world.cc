@@ -456,19 +456,9 @@ void World::MeetDoom(const Doom& doom) {
   if (inspecting_ != nullptr) {
     inspecting_->full_check = false;  // it would find what cannot be read
   }
-  if (doom.superblocks) {
-    // As one that was put back from an older copy, if another opening comes.
+  if (doom.superblocks) {  // as one that was put back from an older copy, if another opening comes
     ++coverage_.superblock_lies;
-    doomed_.insert(doom.device);
-    stale_.insert(doom.device);
-    away_.insert(doom.device);
-    seen_lost_.erase(doom.device);
-    if (inspecting_ != nullptr) {
-      inspecting_->whole = false;
-    }
-    return;
-  }
-  if (doom.style == Doom::Style::kLies) {
+  } else if (doom.style == Doom::Style::kLies) {
     rotten_.insert(doom.device);
     lying_.insert(doom.device);
     ++scene_.lies;
@@ -482,7 +472,7 @@ void World::MeetDoom(const Doom& doom) {
     failed_flush_[doom.device] = UINT64_MAX;  // until the array is told
   }
   doomed_.insert(doom.device);
-  if (!stale_.contains(doom.device)) {
+  if (!stale_.contains(doom.device) && !doom.superblocks) {
     failed_well_.insert(doom.device);
   }
   stale_.insert(doom.device);
