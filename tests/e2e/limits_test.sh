@@ -93,6 +93,28 @@ done
 run 0 "$EPLOG" volume list a --json
 check "'error' not in d"
 
+# What is said on a stream that the caller had closed must not go into the first file that was opened: a member.
+section "closed standard streams"
+run 0 "$EPLOG" mount a mnt
+dd if=/dev/urandom of=mnt/v bs=1M count=1 conv=notrunc,fsync status=none
+sum=$(sha256sum <mnt/v)
+run 0 "$EPLOG" umount mnt
+mkdir shelf && mv a/ssd1 shelf  # so that there is something to say
+for command in "rebuild a" "commit a" "scrub a --repair" "volume create a x 1M" "status a" "volume list a" "check a"; do
+  # shellcheck disable=SC2086
+  "$EPLOG" $command <&- >&- 2>&-
+  # shellcheck disable=SC2086
+  timeout 60 "$EPLOG" $command >&- 2>/dev/null && fail "$command: the result could not be written, and it says success"
+  [ "$(grep -l 'eplog: \|warning: ' a/ssd* a/log*)" = "" ] || fail "$command wrote what it had to say into a member"
+done
+"$EPLOG" mount a mnt <&- >&- 2>&-
+mounted || fail "not mounted with all streams closed"
+[ "$(sha256sum <mnt/v)" = "$sum" ] || fail "the volume is not what it was"
+run 0 "$EPLOG" umount mnt
+mv shelf/ssd1 a
+run 0 "$EPLOG" rebuild a
+run 0 "$EPLOG" check a
+
 section "a limit of no requests"
 refused 2 "limit" "$EPLOG" replay fin --limit 0
 refused 2 "limit" "$EPLOG" trace stat fin --limit 0
