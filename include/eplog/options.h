@@ -106,7 +106,8 @@ struct OpenOptions {
   bool discard = true;  // tell SSDs that take it (TRIM) of slots that have been free for a while
   uint64_t engine_flush_us = 5'000'000;  // nothing stays unstable for longer (I4)
   // A device with so many failed reads, or wrong chunks, is failed as a whole if no other is
-  // missing; 0 = never.
+  // missing and fewer than `parity` others have been wrong; while a scrub heals, at its end.
+  // 0 = never.
   uint32_t max_read_errors = 32;
   uint32_t max_corrupt_chunks = 1024;
   // A device that was not there at an opening, while others went on, is verified and gets what it

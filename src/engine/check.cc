@@ -68,9 +68,18 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
       keeper.save(ScrubMark{heal, next, problems_before, report.healed, report.lost});
     };
   }
+  const bool from_the_beginning = options.first_stripe == 0;
   Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
+  if (heal) {
+    healer_.BeginScrub();
+  }
   Task<Status> running = scrubber.Run(std::move(options), progress);
   Status status = co_await running;
+  if (heal) {
+    const bool all_right = status.ok() && from_the_beginning && !scrubber.left_something();
+    Task<void> ending = healer_.EndScrub(all_right);
+    co_await ending;
+  }
   EPLOG_CO_TRY(status);
   Task<Status> metadata = ScrubMetadata(findings, heal);
   status = co_await metadata;

@@ -60,16 +60,28 @@ Task<void> Healer::Run() {
   running_.Done();
 }
 
+Task<void> Healer::EndScrub(bool all_right) {
+  scrubbed_ = false;
+  if (all_right) {
+    wrong_devices_ = 0;
+  }
+  Task<void> judging = JudgeDevices();
+  co_await judging;
+}
+
 // A device that fails to read again and again is failed as a whole, where the others can do
-// without.
+// without: what else is wrong on as many as parity replaces can then not be decoded any more.
 Task<void> Healer::JudgeDevices() {
   const OpenOptions& options = core_.options;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex device(i);
-    if (!core_.members.live(device) || (core_.joining >> i & 1) != 0) {
+    const uint64_t bit = uint64_t{1} << i;
+    if (!core_.members.live(device) || (core_.joining & bit) != 0) {
       wrong_chunks_[i] = 0;  // its successor begins anew
+      wrong_devices_ &= ~bit;
     }
-    if (core_.devices_not_ok() != 0) {
+    const auto others = static_cast<uint32_t>(std::popcount(wrong_devices_ & ~bit));
+    if (scrubbed_ || closing_ || core_.devices_not_ok() != 0 || others >= core_.geometry.m) {
       continue;
     }
     const MemberCounters& counters = core_.members.counters(device);
@@ -244,7 +256,9 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
 }
 
 void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
-  ++wrong_chunks_[core_.geometry.SsdOf(stripe, index).value];
+  const DeviceIndex ssd = core_.geometry.SsdOf(stripe, index);
+  ++wrong_chunks_[ssd.value];
+  wrong_devices_ |= uint64_t{1} << ssd.value;
   core_.Tell(EventOf(*core_.state, kind, stripe, index,
                      kind == EventKind::kCorruptionHealed ? "was wrong and has been written anew"
                                                           : "is wrong and cannot be decoded"));

@@ -43,6 +43,11 @@ class Healer {
   void Open();
   Task<void> Close();
 
+  // A scrub that heals reads everything. Until its end nobody is failed for what was wrong: what it
+  // has not come to yet may be decoded with that device only. `all_right`: nothing wrong is left.
+  void BeginScrub() { scrubbed_ = true; }
+  Task<void> EndScrub(bool all_right);
+
   // Something in this stripe was found wrong: it is healed soon.
   void Report(StripeIndex stripe);
 
@@ -82,6 +87,10 @@ class Healer {
   // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
   // that is read again and again is one.
   std::array<uint64_t, kMaxDevices> wrong_chunks_{};
+  // Mask: devices of which a chunk was wrong since everything was last known to be right. More of
+  // theirs may be.
+  uint64_t wrong_devices_ = 0;
+  bool scrubbed_ = false;
 };
 
 }  // namespace eplog

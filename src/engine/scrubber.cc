@@ -223,10 +223,12 @@ Task<Status> Scrubber::HealStripe(StripeIndex stripe, std::vector<size_t> findin
     Status running = MayGoOn();
     EPLOG_CO_TRY(running);
     static_cast<void>(error);  // no room, or devices changed: it stays as found
+    left_in_rows_ += findings.size();
     co_return OkStatus();
   }
   report_.healed += outcome->healed;
   report_.lost += outcome->lost;
+  left_in_rows_ += outcome->lost;
   for (const size_t at : findings) {
     findings_.SetOutcome(at,
                          outcome->lost == 0 ? Finding::Outcome::kHealed : Finding::Outcome::kLost);

@@ -40,6 +40,8 @@ class Scrubber {
   };
   // Fails if it could not come to its end: the array closes, or has stopped.
   Task<Status> Run(Options options, const Progress& progress);
+  // Something that was found wrong still is.
+  [[nodiscard]] bool left_something() const { return left_in_rows_ + left_in_log_ != 0; }
   // Every slot is referenced once and taken, and nothing lies outside of volumes. At rest only.
   void CheckReferences();
 
@@ -80,6 +82,7 @@ class Scrubber {
   const Progress* progress_ = nullptr;
   uint64_t total_ = 0;
   uint64_t log_stripes_ = 0;
+  uint64_t left_in_rows_ = 0;
   uint64_t left_in_log_ = 0;  // problems: who goes on reads all log stripes anew
 };
 

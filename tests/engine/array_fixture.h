@@ -36,6 +36,7 @@ struct ArrayShape {
   uint64_t max_buffer_bytes = 0;
   CommitTriggers commit;
   CheckpointTriggers checkpoint;
+  uint32_t max_corrupt_chunks = OpenOptions().max_corrupt_chunks;
   EventSink on_event;
   // Latencies of an SSD and of a log device; none unless given.
   DeviceDelays ssd_delays;
@@ -100,6 +101,7 @@ class TestArray {
     options.commit = shape_.commit;
     options.checkpoint = shape_.checkpoint;
     options.read_only = read_only;
+    options.max_corrupt_chunks = shape_.max_corrupt_chunks;
     options.on_event = shape_.on_event;
     hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
     options.hooks = &hooks_;

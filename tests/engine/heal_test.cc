@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "format/superblock.h"
+#include "runtime/task_group.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -55,6 +56,13 @@ class Heal : public ::testing::Test {
     const iovec part{garbage.data(), garbage.size()};
     ASSERT_TRUE(RunTask(test_->loop, memory.Write(from, std::span(&part, 1))).ok());
   }
+  // Some slots of a device, from the first on.
+  void RotSlots(uint32_t device, uint64_t first, uint64_t count) {
+    const auto bytes = test_->memory(device).bytes();
+    for (uint64_t slot = first; slot < first + count; ++slot) {
+      bytes[SlotsOffset() + slot * kChunk + 100] ^= std::byte{1};
+    }
+  }
   uint64_t SlotsOffset() {
     const Buffer block = test_->pool.Get(4096);
     const iovec part{block.data(), block.size()};
@@ -67,6 +75,30 @@ class Heal : public ::testing::Test {
     auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
     EXPECT_TRUE(report.ok()) << report.error().ToString();
     return report.ok() ? *report : CheckReport();
+  }
+  Task<Status> ScrubInto(CheckReport& report) {
+    Task<Result<CheckReport>> scrub = test_->array->Scrub(true, Progress());
+    auto scrubbed = co_await scrub;
+    report = scrubbed.ok() ? *scrubbed : report;
+    co_return scrubbed.ok() ? OkStatus() : Status(Fail(scrubbed.error()));
+  }
+  Task<Status> ReadStripes(uint64_t count) {
+    const Buffer buffer = test_->pool.Get(kStripe);
+    for (uint64_t stripe = 0; stripe < count; ++stripe) {
+      Task<Status> reading = test_->array->Read(volume_, stripe * kStripe, buffer.span());
+      Status status = co_await reading;
+      if (!status.ok()) {
+        co_return status;
+      }
+    }
+    co_return OkStatus();
+  }
+  Task<Status> ScrubBesideReads(CheckReport& report) {
+    TaskGroup both(test_->loop);
+    both.Start(ScrubInto(report));
+    both.Start(ReadStripes(10));
+    Task<Status> all = both.Wait();
+    co_return co_await all;
   }
   void ExpectContent(const std::string& when) {
     EXPECT_EQ(test_->Read(volume_, 0, kSize) == model_, true) << when;
@@ -221,6 +253,45 @@ TEST_F(Heal, OneBadSectorFailsNoDevice) {
   }
   test_->Sleep(3'000'000);
   EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+}
+
+// What a scrub has not come to yet may be decoded only with the device that was wrong so often.
+TEST_F(Heal, NobodyIsFailedByCountWhileAScrubStillFindsOthersWrong) {
+  ASSERT_TRUE(test_->Close().ok());
+  test_->shape().max_corrupt_chunks = 4;
+  test_->Open();
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  // As many devices as parity replaces are wrong beside one that is wrong often, in other rows.
+  RotSlots(1, 0, 8);
+  RotSlots(2, 14, 2);
+  RotSlots(3, 14, 2);
+  CheckReport found;
+  ASSERT_TRUE(RunTask(test_->loop, ScrubBesideReads(found)).ok());
+  EXPECT_GE(found.problems_found, 4U);
+  EXPECT_EQ(found.lost, 0U);
+  EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
+  ExpectContent("healed");
+  // Then it is: what is left is right.
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
+}
+
+// Nor where reads alone have met as many others as parity replaces.
+TEST_F(Heal, NobodyIsFailedByCountWhereOthersAreWrongToo) {
+  ASSERT_TRUE(test_->Close().ok());
+  test_->shape().max_corrupt_chunks = 4;
+  test_->Open();
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  RotSlots(2, 2, 3);
+  RotSlots(3, 2, 3);
+  ExpectContent("beside rot");
+  test_->Sleep(1'000'000);
+  RotSlots(1, 0, 40);
+  ExpectContent("beside more of it");
+  test_->Sleep(1'000'000);
+  EXPECT_GE(test_->array->GetStatus().devices[1].corrupt_chunks, 4U);
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(Scrub(true).lost, 0U);
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
 }
 
 TEST_F(Heal, DeviceThatFailsManyReadsIsFailedOnce) {
