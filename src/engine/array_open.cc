@@ -59,24 +59,26 @@ Status CheckLogs(const Assembly& assembly, const OpenOptions& options,
                   "--read-only --force to read what is left");
 }
 
-// A device that failed recovery's writes just now may only have been unplugged. Beside others that
-// are not whole it is not given up for that: what they lack may be there alone.
-Status CheckWhole(const Assembly& assembly, const std::optional<Error>& failed) {
-  const Geometry& g = assembly.winner.geometry;
-  uint32_t not_whole = 0;
-  for (uint8_t i = 0; i < g.devices(); ++i) {
-    const bool whole =
-        assembly.devices[i] != nullptr && assembly.winner.members[i].state == MemberState::kOk;
-    not_whole += whole ? 0 : 1;
-  }
-  if (!failed || not_whole <= g.m) {
+// Beside others that are not whole a device is not given up for being away, nor for failing
+// recovery's writes just now, when it may only have been unplugged: what they lack may be there
+// alone.
+Status CheckWhole(const Assembly& assembly, const OpenOptions& options,
+                  const std::optional<Error>& failed) {
+  const bool canary = options.hooks != nullptr && options.hooks->canary == Canary::kUnwholeCounts;
+  const std::string why = options.read_only || canary ? "" : WhyNotWhole(assembly);
+  if (why.empty()) {
     return OkStatus();
   }
-  return Fail(ErrorCode::kTooManyFailures,
-              g.DeviceName(DeviceIndex(static_cast<uint8_t>(failed->device))) +
-                  " cannot be written (" + failed->ToString() + "), and more than " +
-                  std::to_string(g.m) +
-                  " members are missing or not rebuilt yet: mount with --read-only to read it");
+  if (!failed) {
+    return Fail(ErrorCode::kTooManyFailures,
+                why + ", or mount with --read-only to read what is left");
+  }
+  return Fail(
+      ErrorCode::kTooManyFailures,
+      assembly.winner.geometry.DeviceName(DeviceIndex(static_cast<uint8_t>(failed->device))) +
+          " cannot be written (" + failed->ToString() + "), and more than " +
+          std::to_string(assembly.winner.geometry.m) +
+          " members are missing or not rebuilt yet: mount with --read-only to read it");
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     EPLOG_CO_TRY(assembly);
     const Status logs = CheckLogs(*assembly, options, failed_last);
     EPLOG_CO_TRY(logs);
-    const Status whole = CheckWhole(*assembly, failed_last);
+    const Status whole = CheckWhole(*assembly, options, failed_last);
     EPLOG_CO_TRY(whole);
     assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;

@@ -404,6 +404,31 @@ std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember
   return enough.ok() ? "" : enough.error().message + HowToGoBack(assembly, found, canary);
 }
 
+std::string WhyNotWhole(const Assembly& assembly) {
+  const Geometry& g = assembly.winner.geometry;
+  std::string names;
+  size_t missing = 0;
+  size_t not_whole = 0;
+  for (uint8_t i = 0; i < g.devices(); ++i) {
+    const bool there = assembly.devices[i] != nullptr;
+    if (there && assembly.winner.members[i].state == MemberState::kOk) {
+      continue;
+    }
+    ++not_whole;
+    missing += there ? 0 : 1;
+    names += (names.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i));
+    names += there                ? " (there, and not rebuilt yet)"
+             : !assembly.stale[i] ? ""
+                                  : " (stale: " + assembly.why_stale[i] + ")";
+  }
+  if (missing == 0 || not_whole <= g.m) {
+    return "";
+  }
+  return "more than " + std::to_string(g.m) + " members are missing or not rebuilt: " + names +
+         "; bring back at least " + std::to_string(std::min(missing, not_whole - g.m)) +
+         " of those that are missing";
+}
+
 // While a log device is not `ok`, and that was written down, flushes wait for the rings too, and
 // these had before what was flushed until then. An epoch that has not opened may have called it
 // lost before recovery wrote to the rings what they lacked: what counts is what was true of the

@@ -65,6 +65,11 @@ Status CheckEnough(const Assembly& assembly);
 // The same in words, with what would help; empty if there are enough.
 std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
                          Canary canary);
+// Why it may be read and not written, though no more than m are missing: together with those that
+// are not rebuilt yet they are more. What these lack is on the missing ones, which would be left
+// behind for good. Empty if it may be written; a missing device must be what is short, since one
+// that is not rebuilt is rebuilt by going on.
+std::string WhyNotWhole(const Assembly& assembly);
 // Journal mode `log`: what was flushed last may be on the log devices and on no ring.
 bool MayBeOnLogsAlone(const Assembly& assembly);
 // It may, and of the log devices that flushes relied on none is there: what would be given up by

@@ -137,6 +137,9 @@ void ExamineArray(std::vector<FoundMember> found, Examination& result, ExaminedA
   if (array.why_not.empty()) {
     array.why_not = WhyLogsAreNeeded(*assembly, 0);
   }
+  if (array.why_not.empty()) {
+    array.why_not = WhyNotWhole(*assembly);
+  }
   const size_t not_ok = array.missing.size() + array.joining.size();
   array.further_losses_survived =
       winner.geometry.m - static_cast<uint32_t>(std::min<size_t>(not_ok, winner.geometry.m));

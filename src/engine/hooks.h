@@ -48,8 +48,9 @@ enum class Canary : uint8_t {
   kDropUntold,          // and says nothing of what it drops (P7)
   kOlderRefused,        // where older copies leave no valid epoch, nothing opens (I11)
   kLogsGivenUp,         // mode `log` opens without its logs, unasked (P2)
+  kUnwholeCounts,       // a device that is not rebuilt yet counts as there when others are missing
 };
-inline constexpr int kCanaries = 35;
+inline constexpr int kCanaries = 36;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

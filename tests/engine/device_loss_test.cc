@@ -475,6 +475,36 @@ TEST_F(Rebuilding, IsNoReasonToGiveUpAnother) {
   test.Kill();
 }
 
+// The same where the other is away when the array is opened: it may be read, and nobody writes.
+TEST_F(Rebuilding, IsNoReasonToGoOnWithoutOneThatIsAway) {
+  test.Kill();
+  OpenOptions options;
+  options.entropy = 99;
+  std::vector<Device*> devices = test.Devices();
+  devices.erase(devices.begin() + 1);
+  const auto opening = RunTask(test.loop, Array::Open(test.loop, devices, options));
+  ASSERT_FALSE(opening.ok());
+  EXPECT_EQ(opening.error().code, ErrorCode::kTooManyFailures);
+  EXPECT_NE(opening.error().message.find("not rebuilt"), std::string::npos)
+      << opening.error().ToString();
+  options.read_only = true;
+  auto reading = RunTask(test.loop, Array::Open(test.loop, devices, options));
+  ASSERT_TRUE(reading.ok()) << reading.error().ToString();
+  const auto lost = RunTask(test.loop, (*reading)->FindLost());
+  ASSERT_TRUE(lost.ok());
+  EXPECT_FALSE(lost->ranges.empty());
+  EXPECT_TRUE(RunTask(test.loop, (*reading)->Close()).ok());
+  // It is back, and nothing has gone on without it.
+  test.Open();
+  ASSERT_NE(test.array, nullptr);
+  EXPECT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kOk);
+  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+    test.Sleep(200'000);
+  }
+  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
+}
+
 // What was written in one go is read back so, from as few SSDs as decoding takes.
 TEST(Replacement, IsRebuiltInLargeRequests) {
   constexpr uint32_t kStripes = 2048;

@@ -54,7 +54,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "tail-cut",
                                                         "drop-untold",
                                                         "older-refused",
-                                                        "logs-given-up"};
+                                                        "logs-given-up",
+                                                        "unwhole-counts"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;
