@@ -136,6 +136,9 @@ std::string Coverage::ToString() const {
       {"  chunks lost", beyond_lost},
       {"one back and m others lost", back},
       {"  opened", back_opened},
+      {"away at one opening", absences},
+      {"  more than m not whole", absences_unwhole},
+      {"  refused", absences_refused},
       {"superblocks that were lied about", superblock_lies},
       {"arrays that stopped", stopped},
       {"overwrites in a full array", overwrites_when_full},
@@ -204,6 +207,9 @@ std::string Coverage::Missing(uint64_t least) const {
   need("chunks lost in these", beyond_lost);
   need("one back and m others lost", back);
   need("openings of these", back_opened);
+  need("away at one opening", absences);
+  need("more than m not whole at one opening", absences_unwhole);
+  need("openings of these refused", absences_refused);
   need("superblocks that were lied about", superblock_lies);
   need("arrays that stopped", stopped);
   need("overwrites in a full array", overwrites_when_full);

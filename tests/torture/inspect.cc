@@ -60,6 +60,36 @@ Task<void> NoteHarm(Oracle& oracle, BufferPool& pool, const Oracle::Match& match
   }
 }
 
+// What is there changes its places, not its content, and time passes.
+Task<void> Rewrite(EventLoop& loop, const Oracle& oracle, BufferPool& pool,
+                   const Oracle::Match& match, Inspection& inspection) {
+  constexpr uint64_t kOneIn = 5;
+  constexpr uint64_t kRestUs = 2'000;
+  for (uint64_t at = 0; at < match.info.size_bytes; at += kOneIn * oracle.chunk_bytes()) {
+    const Buffer buffer = pool.Get(std::min(oracle.chunk_bytes(), match.info.size_bytes - at));
+    Task<Status> reading = inspection.array->Read(match.info.id, at, buffer.span());
+    Status status = co_await reading;
+    if (status.ok()) {
+      Task<Status> writing = inspection.array->Write(match.info.id, at, buffer.span());
+      status = co_await writing;
+    }
+    if (!status.ok() && status.error().code != ErrorCode::kNoSpace) {
+      inspection.wrong = "writing it again: " + status.error().ToString();
+      co_return;
+    }
+  }
+  Task<Status> flushing = inspection.array->FlushAll();
+  Status status = co_await flushing;
+  co_await loop.Sleep(kRestUs);
+  if (status.ok()) {
+    Task<Status> committing = inspection.array->Commit(Progress());
+    status = co_await committing;
+  }
+  if (!status.ok() && status.error().code != ErrorCode::kNoSpace) {
+    inspection.wrong = "flushing or committing it: " + status.error().ToString();
+  }
+}
+
 // The devices that the array does not call ok.
 std::string NotOk(const ArrayStatus& status) {
   std::string names;
@@ -167,6 +197,12 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
                             ? NoteHarm(oracle, pool, match, inspection)
                             : ReadBack(oracle, pool, piece_bytes, match, inspection);
       co_await task;
+    }
+  }
+  for (const Oracle::Match& match : verdict.volumes) {
+    if (inspection.rewrites && inspection.wrong.empty()) {
+      Task<void> rewriting = Rewrite(loop, oracle, pool, match, inspection);
+      co_await rewriting;
     }
   }
   if (inspection.find_lost && inspection.wrong.empty()) {

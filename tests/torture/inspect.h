@@ -38,6 +38,7 @@ struct Inspection {
   bool adopt = false;       // what is found becomes the truth
   bool full_check = false;  // Array::Check must find nothing
   bool whole = false;       // every device must be ok
+  bool rewrites = false;    // before that, some chunks are written as they are, flushed, committed
   bool close = false;       // at the end
   bool may_refuse = false;  // for want of devices
   bool tolerant =

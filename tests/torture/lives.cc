@@ -140,6 +140,9 @@ void World::Crash(bool recovering) {
   if (!recovering && plan_.strikes_states) {
     ProbeBack();
   }
+  if (plan_.misses_openings) {
+    ProbeAbsence();
+  }
   if (random_.OneIn(4)) {
     ProbeDamage();
   }

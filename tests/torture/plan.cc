@@ -232,6 +232,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
   plan.stops = plan.loses_devices && random.OneIn(4);
   plan.strikes_states = seed % 8 == 1 || seed % 8 == 3;
+  plan.misses_openings = seed % 8 == 5;
   return plan;
 }
 

@@ -468,7 +468,8 @@ void World::MeetDoom(const Doom& doom) {
       plan_.max_read_errors == 0) {
     return;  // an opening that cannot read its superblocks does without it
   }
-  if (doom.style == Doom::Style::kFailsFlush) {
+  // A flush that is failed by what ends the device forgets as one that fails alone.
+  if (flush || doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs) {
     failed_flush_[doom.device] = UINT64_MAX;  // until the array is told
   }
   doomed_.insert(doom.device);

@@ -61,6 +61,8 @@ class World {
   void ProbeDamage();
   void ProbeBeyond();
   void ProbeBack();
+  void ProbeAbsence();
+  bool LookAt(Machine& copy, Inspection& inspection, const std::string& what);
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
   void OpenByForce(Machine& copy, const DeviceSet& lost);
   void ArmStop();
