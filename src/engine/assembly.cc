@@ -410,16 +410,18 @@ std::string WhyNotWhole(const Assembly& assembly) {
   size_t missing = 0;
   size_t not_whole = 0;
   for (uint8_t i = 0; i < g.devices(); ++i) {
+    const MemberState state = assembly.winner.members[i].state;
     const bool there = assembly.devices[i] != nullptr;
-    if (there && assembly.winner.members[i].state == MemberState::kOk) {
+    if (there && state == MemberState::kOk) {
       continue;
     }
+    const bool comes_back = assembly.away[i].device != nullptr && state == MemberState::kLost;
     ++not_whole;
-    missing += there ? 0 : 1;
-    names += (names.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i));
-    names += there                ? " (there, and not rebuilt yet)"
-             : !assembly.stale[i] ? ""
-                                  : " (stale: " + assembly.why_stale[i] + ")";
+    missing += there || comes_back ? 0 : 1;
+    names += (names.empty() ? "" : ", ") + g.DeviceName(DeviceIndex(i)) +
+             (there || comes_back  ? " (there, and not rebuilt yet)"
+              : !assembly.stale[i] ? ""
+                                   : " (stale: " + assembly.why_stale[i] + ")");
   }
   if (missing == 0 || not_whole <= g.m) {
     return "";

@@ -1,5 +1,6 @@
 // Array::Check and Array::Scrub: the same reading, of an array at rest or at work.
 #include "engine/array_impl.h"
+#include "engine/loss_finder.h"
 #include "engine/metadata_scrubber.h"
 #include "engine/scrubber.h"
 
@@ -18,6 +19,8 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Task<Status> running = scrubber.Run(std::move(options), progress);
   status = co_await running;
   EPLOG_CO_TRY(status);
+  Task<void> listing = AddLost(findings);
+  co_await listing;
   Task<Status> metadata = ScrubMetadata(findings, false);
   status = co_await metadata;
   EPLOG_CO_TRY(status);
@@ -81,6 +84,8 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
     co_await ending;
   }
   EPLOG_CO_TRY(status);
+  Task<void> listing = AddLost(findings);
+  co_await listing;
   Task<Status> metadata = ScrubMetadata(findings, heal);
   status = co_await metadata;
   EPLOG_CO_TRY(status);
@@ -88,6 +93,22 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
     keeper.save(std::nullopt);
   }
   co_return OkStatus();
+}
+
+// What no device holds any more, so that nothing which was read could be wrong.
+Task<void> ArrayImpl::AddLost(Findings& findings) {
+  LossFinder finder(core_, reader_);
+  Task<LossReport> finding = finder.Find();
+  const LossReport lost = co_await finding;
+  for (const LostRange& range : lost.ranges) {
+    Finding problem;
+    problem.volume = range.volume;
+    problem.offset_bytes = range.offset_bytes;
+    problem.what = std::to_string(range.length_bytes) + " bytes are on no device that is there";
+    problem.outcome = Finding::Outcome::kLost;
+    findings.Add(std::move(problem));
+    findings.report.lost += DivideUp(range.length_bytes, core_.geometry.chunk_bytes);
+  }
 }
 
 Task<Status> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {

@@ -14,6 +14,7 @@ namespace eplog {
 namespace {
 
 constexpr uint64_t kChunk = 4096;
+using Bytes = std::vector<std::byte>;
 constexpr uint32_t kSsdCount = 6;
 constexpr uint32_t kParity = 2;
 constexpr uint32_t kDevices = kSsdCount + kParity;
@@ -503,6 +504,41 @@ TEST_F(Rebuilding, IsNoReasonToGoOnWithoutOneThatIsAway) {
   }
   EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
   EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
+}
+
+// What is on no device any more is wrong on none of those that a check reads.
+TEST_F(Rebuilding, WhatIsLostIsAProblemOfACheck) {
+  test.Kill();
+  // As a version did that counted it as there.
+  OpenOptions options;
+  options.entropy = 98;
+  options.hooks = &test.hooks();
+  test.hooks().canary = Canary::kUnwholeCounts;
+  std::vector<Device*> devices = test.Devices();
+  devices.erase(devices.begin() + 1);
+  auto opening = RunTask(test.loop, Array::Open(test.loop, devices, options));
+  ASSERT_TRUE(opening.ok()) << opening.error().ToString();
+  const Bytes block(kChunk, std::byte{1});
+  for (uint64_t stripe = 0; stripe < 100; ++stripe) {
+    static_cast<void>(RunTask(test.loop, (*opening)->Write(volume, stripe * 3 * kChunk, block)));
+  }
+  static_cast<void>(RunTask(test.loop, (*opening)->Commit(Progress())));
+  ASSERT_TRUE(RunTask(test.loop, (*opening)->Close()).ok());
+  opening->reset();
+  test.hooks().canary = Canary::kNone;
+  test.Open();
+  ASSERT_NE(test.array, nullptr);
+  test.Sleep(10'000'000);
+  const auto lost = RunTask(test.loop, test.array->FindLost());
+  ASSERT_TRUE(lost.ok());
+  ASSERT_NE(lost->lost_bytes, 0U);
+  for (const bool scrub : {false, true}) {
+    const auto report = RunTask(
+        test.loop, scrub ? test.array->Scrub(false, Progress()) : test.array->Check(Progress()));
+    ASSERT_TRUE(report.ok()) << report.error().ToString();
+    EXPECT_EQ(report->lost * kChunk, lost->lost_bytes) << scrub;
+    EXPECT_GE(report->problems_found, lost->ranges.size());
+  }
 }
 
 // What was written in one go is read back so, from as few SSDs as decoding takes.
