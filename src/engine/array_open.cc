@@ -59,26 +59,15 @@ Status CheckLogs(const Assembly& assembly, const OpenOptions& options,
                   "--read-only --force to read what is left");
 }
 
-// Beside others that are not whole a device is not given up for being away, nor for failing
-// recovery's writes just now, when it may only have been unplugged: what they lack may be there
-// alone.
-Status CheckWhole(const Assembly& assembly, const OpenOptions& options,
-                  const std::optional<Error>& failed) {
-  const bool canary = options.hooks != nullptr && options.hooks->canary == Canary::kUnwholeCounts;
-  const std::string why = options.read_only || canary ? "" : WhyNotWhole(assembly);
-  if (why.empty()) {
-    return OkStatus();
-  }
-  if (!failed) {
-    return Fail(ErrorCode::kTooManyFailures,
-                why + ", or mount with --read-only to read what is left");
-  }
-  return Fail(
-      ErrorCode::kTooManyFailures,
-      assembly.winner.geometry.DeviceName(DeviceIndex(static_cast<uint8_t>(failed->device))) +
-          " cannot be written (" + failed->ToString() + "), and more than " +
-          std::to_string(assembly.winner.geometry.m) +
-          " members are missing or not rebuilt yet: mount with --read-only to read it");
+// What failed recovery's writes just now may only have been unplugged. Where the others are not
+// enough, or not whole, it is not given up for that.
+Error WhyNotWithout(const Error& failed) {
+  Error error;
+  error.code = ErrorCode::kTooManyFailures;
+  error.message = failed.ToString() +
+                  ", and without it more members are missing, or not rebuilt yet, than parity can "
+                  "replace: mount with --read-only to read it";
+  return error;
 }
 
 }  // namespace
@@ -96,11 +85,12 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     Task<Result<Assembly>> assembling =
         Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
     Result<Assembly> assembly = co_await assembling;
+    if (!assembly.ok() && failed_last && assembly.error().code == ErrorCode::kTooManyFailures) {
+      co_return Fail(WhyNotWithout(*failed_last));
+    }
     EPLOG_CO_TRY(assembly);
     const Status logs = CheckLogs(*assembly, options, failed_last);
     EPLOG_CO_TRY(logs);
-    const Status whole = CheckWhole(*assembly, options, failed_last);
-    EPLOG_CO_TRY(whole);
     assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;
     for (size_t i = 0; i < members.size(); ++i) {
@@ -260,10 +250,10 @@ void ArrayImpl::OpenBeyond() {
   if (!assembly_.why_older.empty()) {
     core_.NoteLogDamage(assembly_.why_older);
   }
-  if (!assembly_.beyond.empty() && core_.log_mask() == 0) {
+  if (!assembly_.beyond.empty() && (core_.log_mask() & ~core_.joining) == 0) {
     core_.NoteLogDamage(
-        "no log device is there: the newest entries of the log may have been on these alone; bring "
-        "one of them back");
+        "no log device is there that is whole: the newest entries of the log may have been on "
+        "these alone; bring one of them back");
   }
   if (assembly_.beyond.empty() && core_.log_damage.empty()) {
     return;

@@ -528,6 +528,9 @@ Task<Result<Assembly>> Assemble(std::vector<Device*> devices, Canary canary, boo
   Result<Assembly> assembly = Judge(*found, canary);
   EPLOG_CO_TRY(assembly);
   assembly->beyond = WhyNotEnough(*assembly, *found, canary);
+  if (assembly->beyond.empty() && canary != Canary::kUnwholeCounts) {
+    assembly->beyond = WhyNotWhole(*assembly);
+  }
   if (!assembly->beyond.empty() && !force) {
     co_return Fail(ErrorCode::kTooManyFailures,
                    assembly->beyond + ", or mount with --read-only --force to read what is left");

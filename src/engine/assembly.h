@@ -65,10 +65,10 @@ Status CheckEnough(const Assembly& assembly);
 // The same in words, with what would help; empty if there are enough.
 std::string WhyNotEnough(const Assembly& assembly, const std::vector<FoundMember>& found,
                          Canary canary);
-// Why it may be read and not written, though no more than m are missing: together with those that
-// are not rebuilt yet they are more. What these lack is on the missing ones, which would be left
-// behind for good. Empty if it may be written: also where none is missing, since going on rebuilds
-// those that are there, and takes back those that were away.
+// Why they are not enough though no more than m are missing: together with those that are not
+// rebuilt yet they are more. What these lack is on the missing ones, which would be left behind for
+// good; and what was flushed last may be there alone. Empty where none is missing, since going on
+// rebuilds those that are there, and takes back those that were away.
 std::string WhyNotWhole(const Assembly& assembly);
 // Journal mode `log`: what was flushed last may be on the log devices and on no ring.
 bool MayBeOnLogsAlone(const Assembly& assembly);

@@ -49,8 +49,9 @@ enum class Canary : uint8_t {
   kOlderRefused,        // where older copies leave no valid epoch, nothing opens (I11)
   kLogsGivenUp,         // mode `log` opens without its logs, unasked (P2)
   kUnwholeCounts,       // a device that is not rebuilt yet counts as there when others are missing
+  kStopWrittenDown,     // more than m are lost while it runs, and an epoch says so (P7)
 };
-inline constexpr int kCanaries = 36;
+inline constexpr int kCanaries = 37;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

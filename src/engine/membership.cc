@@ -71,7 +71,7 @@ void Membership::Lost(DeviceIndex device, const Error& why) {
   core_.Tell(log ? EventKind::kLogDeviceLost : EventKind::kDeviceFailed, name,
              name + " is lost: " + reasons_[device.value]);
   // What was not rebuilt yet is lost with it, unless it may come back: nothing is written down.
-  if (core_.devices_not_ok() > core_.geometry.m) {
+  if (core_.devices_not_ok() > core_.geometry.m && !core_.canary(Canary::kStopWrittenDown)) {
     StopForTooMany();
     return;
   }

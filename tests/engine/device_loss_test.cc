@@ -476,7 +476,7 @@ TEST_F(Rebuilding, IsNoReasonToGiveUpAnother) {
   test.Kill();
 }
 
-// The same where the other is away when the array is opened: it may be read, and nobody writes.
+// The same where the other is away when the array is opened: by force it may be read.
 TEST_F(Rebuilding, IsNoReasonToGoOnWithoutOneThatIsAway) {
   test.Kill();
   OpenOptions options;
@@ -489,6 +489,8 @@ TEST_F(Rebuilding, IsNoReasonToGoOnWithoutOneThatIsAway) {
   EXPECT_NE(opening.error().message.find("not rebuilt"), std::string::npos)
       << opening.error().ToString();
   options.read_only = true;
+  EXPECT_FALSE(RunTask(test.loop, Array::Open(test.loop, devices, options)).ok());
+  options.force = true;
   auto reading = RunTask(test.loop, Array::Open(test.loop, devices, options));
   ASSERT_TRUE(reading.ok()) << reading.error().ToString();
   const auto lost = RunTask(test.loop, (*reading)->FindLost());

@@ -1,10 +1,12 @@
-// Some devices are away at one opening for writing, and back at the next.
+// Some devices are away at one opening for writing, and back at the next; or that opening was
+// struck before its epoch had opened, and so was the next.
 //
 // With those that are not whole they may be more than parity replaces: then it is refused, or has
 // everything. What it does, is asked to do and leaves behind is its own business; when all are
 // there again, everything that was flushed is.
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "tests/torture/world.h"
@@ -56,6 +58,89 @@ void World::ProbeAbsence() {
   later.options.read_only = random_.OneIn(2);
   later.close = random_.OneIn(2);
   LookAt(copy, later, who + " are back");
+}
+
+// An opening without some is struck before its epoch opens, then one with all of them; what only
+// some devices know of survives. Nothing was acknowledged meanwhile, so nobody has missed anything:
+// who opens then, without any m, has everything, or is refused for want of those.
+void World::ProbeStruckOpenings() {
+  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+      !Forgetful().empty()) {
+    return;
+  }
+  Machine copy(*machine_, random_.Next());
+  const DeviceSet absent = SomeOfThoseThere();
+  if (!StrikeOpening(copy, absent) || !StrikeOpening(copy, {})) {
+    return;
+  }
+  DeviceSet out = SomeOfThoseThere();
+  const std::string who = Names(plan_, out);
+  DeviceSet not_whole = out;
+  not_whole.insert(away_.begin(), away_.end());
+  if (plan_.create.journal == JournalMode::kLog && AllLogsIn(not_whole)) {
+    return;
+  }
+  out.insert(blank_.begin(), blank_.end());
+  EngineHooks hooks;
+  Inspection last;
+  last.devices = copy.Except(out);
+  last.options = Options(hooks);
+  last.options.read_only = random_.OneIn(2);
+  last.may_refuse = true;
+  LookAt(copy, last, "after two openings that were struck, without " + who);
+  ++coverage_.struck_twice;
+  coverage_.struck_twice_opened += last.opened ? 1 : 0;
+}
+
+// Up to m of the devices that this life has.
+DeviceSet World::SomeOfThoseThere() {
+  DeviceSet some;
+  const DeviceSet there = AllBut(away_);
+  const uint64_t count = std::min<uint64_t>(random_.Between(1, plan_.create.parity), there.size());
+  while (some.size() < count) {
+    some.insert(
+        *std::next(there.begin(), static_cast<std::ptrdiff_t>(random_.Below(there.size()))));
+  }
+  return some;
+}
+
+// In the first round of superblocks: its epoch has not opened. False: it needed none.
+bool World::StrikeOpening(Machine& copy, const DeviceSet& absent) {
+  DeviceSet out = absent;
+  out.insert(blank_.begin(), blank_.end());
+  EngineHooks hooks;
+  Inspection inspection;
+  inspection.devices = copy.Except(out);
+  inspection.options = Options(hooks);
+  inspection.tolerant = true;
+  Strike strike;
+  strike.moment = static_cast<Moment>(random_.Below(3));
+  strike.kind = IoKind::kSuperblock;
+  strike.countdown = random_.Between(1, plan_.devices() - out.size() - away_.size());
+  copy.bus().Arm(strike);
+  copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
+  const Driven driven = copy.Drive([&] { return inspection.done || inspection.opened; });
+  copy.bus().Disarm();
+  copy.loop().Abort();
+  inspection.array.reset();
+  if (driven != Driven::kStricken) {
+    return false;
+  }
+  Say("an opening without " + Names(plan_, out) + " was struck at " + IoKindName(*strike.kind) +
+      " " + std::to_string(strike.countdown) + ", away " + Names(plan_, away_));
+  DeviceSet keeping;
+  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+    if (random_.OneIn(2)) {
+      keeping.insert(static_cast<uint8_t>(i));
+    }
+  }
+  if (random_.OneIn(3)) {
+    copy.Crash(random_, random_.OneIn(2));
+  } else {
+    Say("only " + Names(plan_, keeping) + " keep what was not flushed");
+    copy.CrashKeeping(random_, keeping);
+  }
+  return true;
 }
 
 // Drives it; false: something is wrong.

@@ -139,6 +139,8 @@ std::string Coverage::ToString() const {
       {"away at one opening", absences},
       {"  more than m not whole", absences_unwhole},
       {"  refused", absences_refused},
+      {"after two openings that were struck", struck_twice},
+      {"  opened", struck_twice_opened},
       {"superblocks that were lied about", superblock_lies},
       {"arrays that stopped", stopped},
       {"overwrites in a full array", overwrites_when_full},
@@ -210,6 +212,7 @@ std::string Coverage::Missing(uint64_t least) const {
   need("away at one opening", absences);
   need("more than m not whole at one opening", absences_unwhole);
   need("openings of these refused", absences_refused);
+  need("openings after two that were struck", struck_twice_opened);
   need("superblocks that were lied about", superblock_lies);
   need("arrays that stopped", stopped);
   need("overwrites in a full array", overwrites_when_full);

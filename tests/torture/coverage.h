@@ -60,6 +60,8 @@ struct Coverage {
   uint64_t absences = 0;          // openings for writing while some are away that come back
   uint64_t absences_unwhole = 0;  // of them, those with more than m away or not whole
   uint64_t absences_refused = 0;
+  uint64_t struck_twice = 0;  // openings after two that were struck before their epochs opened
+  uint64_t struck_twice_opened = 0;
   uint64_t superblock_lies = 0;
   uint64_t stopped = 0;  // arrays that lost more than m devices while they ran
   uint64_t overwrites_when_full = 0;

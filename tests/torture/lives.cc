@@ -143,6 +143,9 @@ void World::Crash(bool recovering) {
   if (plan_.misses_openings) {
     ProbeAbsence();
   }
+  if (plan_.strikes_openings) {
+    ProbeStruckOpenings();
+  }
   if (random_.OneIn(4)) {
     ProbeDamage();
   }

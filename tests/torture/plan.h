@@ -91,12 +91,13 @@ struct SeedPlan {
   // Crashes while the states of devices are written down, lies about superblocks, who failed is
   // back while others are lost, renames onto volumes in use.
   bool strikes_states = false;
-  bool misses_openings = false;  // devices are away at one opening, and back at the next
-  bool repairs = false;          // lost devices are replaced while running
-  double power = 0.7;            // share of crashes that are power cuts
-  double recovery_crash = 0.4;   // chance that an opening is struck
-  double withhold = 0.3;         // chance of each device that may be away, at each opening
-  uint32_t probe_one_in = 60;    // operations between what-if crashes
+  bool strikes_openings = false;  // one after the other, before their epochs have opened
+  bool misses_openings = false;   // devices are away at one opening, and back at the next
+  bool repairs = false;           // lost devices are replaced while running
+  double power = 0.7;             // share of crashes that are power cuts
+  double recovery_crash = 0.4;    // chance that an opening is struck
+  double withhold = 0.3;          // chance of each device that may be away, at each opening
+  uint32_t probe_one_in = 60;     // operations between what-if crashes
 
   [[nodiscard]] uint32_t devices() const { return n + create.parity; }
   [[nodiscard]] std::string ToString() const;

@@ -55,7 +55,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "drop-untold",
                                                         "older-refused",
                                                         "logs-given-up",
-                                                        "unwhole-counts"};
+                                                        "unwhole-counts",
+                                                        "stop-written-down"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

@@ -62,6 +62,9 @@ class World {
   void ProbeBeyond();
   void ProbeBack();
   void ProbeAbsence();
+  void ProbeStruckOpenings();
+  bool StrikeOpening(Machine& copy, const DeviceSet& absent);
+  DeviceSet SomeOfThoseThere();
   bool LookAt(Machine& copy, Inspection& inspection, const std::string& what);
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
   void OpenByForce(Machine& copy, const DeviceSet& lost);
