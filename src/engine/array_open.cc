@@ -210,7 +210,8 @@ Task<void> ArrayImpl::TakeBack() {
   // this device as one of them: then what its ring holds may be what is needed. While that epoch
   // has not opened, its log or ring may have what no ring got yet.
   const Superblock& winner = assembly_.winner;
-  const bool may = assembly_.settled && winner.epoch == winner.base;
+  const bool may =
+      (assembly_.settled && winner.epoch == winner.base) || core_.canary(Canary::kReturnUnopened);
   for (uint8_t i = 0; i < g.devices() && core_.options.take_back; ++i) {
     const DeviceIndex index(i);
     const Assembly::Away& away = assembly_.away[i];

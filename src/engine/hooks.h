@@ -50,8 +50,9 @@ enum class Canary : uint8_t {
   kLogsGivenUp,         // mode `log` opens without its logs, unasked (P2)
   kUnwholeCounts,       // a device that is not rebuilt yet counts as there when others are missing
   kStopWrittenDown,     // more than m are lost while it runs, and an epoch says so (P7)
+  kReturnUnopened,      // a device is taken back while the epoch that calls it away has not opened
 };
-inline constexpr int kCanaries = 37;
+inline constexpr int kCanaries = 38;
 
 struct EngineHooks {
   Canary canary = Canary::kNone;

@@ -70,10 +70,18 @@ void World::ProbeStruckOpenings() {
   }
   Machine copy(*machine_, random_.Next());
   const DeviceSet absent = SomeOfThoseThere();
-  if (!StrikeOpening(copy, absent) || !StrikeOpening(copy, {})) {
+  // Often just those know of these epochs that are then lost; all log devices, for example.
+  DeviceSet knowing = random_.OneIn(2) ? SomeOfThoseThere() : DeviceSet();
+  if (!knowing.empty() && random_.OneIn(2)) {
+    knowing.clear();
+    for (uint32_t i = plan_.n; i < plan_.devices(); ++i) {
+      knowing.insert(static_cast<uint8_t>(i));
+    }
+  }
+  if (!StrikeOpening(copy, absent, knowing) || !StrikeOpening(copy, {}, knowing)) {
     return;
   }
-  DeviceSet out = SomeOfThoseThere();
+  DeviceSet out = knowing.empty() ? SomeOfThoseThere() : knowing;
   const std::string who = Names(plan_, out);
   DeviceSet not_whole = out;
   not_whole.insert(away_.begin(), away_.end());
@@ -105,7 +113,7 @@ DeviceSet World::SomeOfThoseThere() {
 }
 
 // In the first round of superblocks: its epoch has not opened. False: it needed none.
-bool World::StrikeOpening(Machine& copy, const DeviceSet& absent) {
+bool World::StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSet& knowing) {
   DeviceSet out = absent;
   out.insert(blank_.begin(), blank_.end());
   EngineHooks hooks;
@@ -115,8 +123,13 @@ bool World::StrikeOpening(Machine& copy, const DeviceSet& absent) {
   inspection.tolerant = true;
   Strike strike;
   strike.moment = static_cast<Moment>(random_.Below(3));
+  const uint64_t there = plan_.devices() - out.size() - away_.size();
   strike.kind = IoKind::kSuperblock;
-  strike.countdown = random_.Between(1, plan_.devices() - out.size() - away_.size());
+  strike.countdown = random_.OneIn(3) ? 1 : random_.Between(1, there);
+  if (random_.OneIn(2)) {  // before these are flushed; each device was before
+    strike.kind = IoKind::kFlush;
+    strike.countdown += there;
+  }
   copy.bus().Arm(strike);
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done || inspection.opened; });
@@ -128,13 +141,13 @@ bool World::StrikeOpening(Machine& copy, const DeviceSet& absent) {
   }
   Say("an opening without " + Names(plan_, out) + " was struck at " + IoKindName(*strike.kind) +
       " " + std::to_string(strike.countdown) + ", away " + Names(plan_, away_));
-  DeviceSet keeping;
+  DeviceSet keeping = knowing;
   for (uint32_t i = 0; i < plan_.devices(); ++i) {
-    if (random_.OneIn(2)) {
+    if (knowing.empty() && random_.OneIn(2)) {
       keeping.insert(static_cast<uint8_t>(i));
     }
   }
-  if (random_.OneIn(3)) {
+  if (knowing.empty() && random_.OneIn(3)) {
     copy.Crash(random_, random_.OneIn(2));
   } else {
     Say("only " + Names(plan_, keeping) + " keep what was not flushed");

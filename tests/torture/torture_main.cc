@@ -56,7 +56,8 @@ constexpr const char* kCanaryNames[eplog::kCanaries] = {"none",
                                                         "older-refused",
                                                         "logs-given-up",
                                                         "unwhole-counts",
-                                                        "stop-written-down"};
+                                                        "stop-written-down",
+                                                        "return-unopened"};
 
 int RunCanaries(const std::string& which, const RunnerOptions& options) {
   bool known = false;

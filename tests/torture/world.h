@@ -63,7 +63,7 @@ class World {
   void ProbeBack();
   void ProbeAbsence();
   void ProbeStruckOpenings();
-  bool StrikeOpening(Machine& copy, const DeviceSet& absent);
+  bool StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSet& knowing);
   DeviceSet SomeOfThoseThere();
   bool LookAt(Machine& copy, Inspection& inspection, const std::string& what);
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
