@@ -13,9 +13,11 @@
 #include "base/read_text.h"
 #include "cli/array_file.h"
 #include "cli/assemble_report.h"
+#include "cli/bounded_call.h"
 #include "cli/console.h"
 #include "cli/members.h"
 #include "cli/probe.h"
+#include "cli/typed_path.h"
 #include "cli/verbs.h"
 #include "runtime/run_task.h"
 
@@ -32,24 +34,42 @@ struct AssembleCommand {
   bool json = false;
 };
 
-// The files of a directory that bear a superblock, or what may be left of one; by name.
-Status AddDirectory(const std::filesystem::path& directory,
-                    std::vector<std::filesystem::path>& paths) {
+using Paths = std::vector<std::filesystem::path>;
+
+// Blocks as long as the file system does.
+Result<Paths> FilesIn(const std::filesystem::path& directory) {
   std::error_code error;
-  std::vector<std::filesystem::path> inside;
+  Paths files;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     std::error_code ignored;
-    const auto path = ResolveParent(entry.path());
-    const bool member = entry.is_regular_file(ignored) && [&] {
-      const auto superblock = ReadSuperblock(path);
-      return superblock.ok() || superblock.error().code != ErrorCode::kNotFound;
-    }();
-    if (member) {
-      inside.push_back(path);
+    if (entry.is_regular_file(ignored)) {
+      files.push_back(ResolveParent(entry.path()));
     }
   }
   if (error) {
     return FailErrno(error.value(), "cannot look into " + directory.string());
+  }
+  return files;
+}
+
+Result<bool> IsDirectory(const std::filesystem::path& path) {
+  return Bounded<bool>(path, [path]() -> Result<bool> {
+    std::error_code ignored;
+    return std::filesystem::is_directory(path, ignored);
+  });
+}
+
+// The files of a directory that bear a superblock, or what may be left of one; by name.
+Status AddDirectory(const std::filesystem::path& directory, Paths& paths) {
+  const auto files =
+      Bounded<Paths>(directory, [directory]() -> Result<Paths> { return FilesIn(directory); });
+  EPLOG_TRY(files);
+  const auto superblocks = ReadSuperblocks(*files);
+  Paths inside;
+  for (size_t i = 0; i < files->size(); ++i) {
+    if (superblocks[i].ok() || superblocks[i].error().code != ErrorCode::kNotFound) {
+      inside.push_back((*files)[i]);
+    }
   }
   std::sort(inside.begin(), inside.end());
   paths.insert(paths.end(), inside.begin(), inside.end());
@@ -57,17 +77,20 @@ Status AddDirectory(const std::filesystem::path& directory,
 }
 
 // Each device once, whatever paths lead to it.
-Result<std::vector<std::filesystem::path>> Gather(const std::vector<std::string>& given) {
-  std::vector<std::filesystem::path> all;
+Result<Paths> Gather(const std::vector<std::string>& given) {
+  Paths all;
   for (const std::string& typed : given) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(typed, ignored)) {
+    const auto directory = IsDirectory(typed);
+    EPLOG_TRY(directory);
+    if (*directory) {
       EPLOG_TRY(AddDirectory(typed, all));
-    } else {
-      all.push_back(ResolveParent(typed));
+      continue;
     }
+    auto path = ResolveTyped(typed);
+    EPLOG_TRY(path);
+    all.push_back(std::move(*path));
   }
-  std::vector<std::filesystem::path> paths;
+  Paths paths;
   std::vector<DeviceIdentity> seen;
   for (const auto& path : all) {
     const auto identity = IdentifyDevice(path);
@@ -99,10 +122,12 @@ void Open(IoUringLoop& loop, const std::string& path, std::vector<Member>& opene
 }
 
 // Into a directory as its array.toml, else as the file itself.
-std::filesystem::path OutPath(const std::string& typed) {
-  std::error_code ignored;
-  const std::filesystem::path path = ResolveParent(typed);
-  return std::filesystem::is_directory(path, ignored) ? path / kArrayFileName : path;
+Result<std::filesystem::path> OutPath(const std::string& typed) {
+  const auto path = ResolveTyped(typed);
+  EPLOG_TRY(path);
+  const auto directory = IsDirectory(*path);
+  EPLOG_TRY(directory);
+  return *directory ? *path / kArrayFileName : *path;
 }
 
 // The path that was written, or that says the same already.
@@ -117,7 +142,9 @@ Result<std::filesystem::path> WriteOut(const AssembleCommand& command,
                                   "would choose '{}'",
                                   arrays.front().uuid.substr(0, 8), arrays.front().name));
   }
-  auto file = FileOf(findings, OutPath(command.out));
+  const auto out = OutPath(command.out);
+  EPLOG_TRY(out);
+  auto file = FileOf(findings, *out);
   EPLOG_TRY(file);
   if (!arrays[findings.chosen].opens() && (!command.force || file->members.empty())) {
     return Fail(

@@ -15,6 +15,7 @@
 #include "cli/array_file.h"
 #include "cli/console.h"
 #include "cli/create_plan.h"
+#include "cli/members.h"
 #include "cli/probe.h"
 #include "cli/session.h"
 #include "cli/units.h"
@@ -81,21 +82,22 @@ class MadeThings {
 // Nobody uses what will be overwritten: each is locked, and let go again, before anything is
 // changed.
 Status CheckFree(IoUringLoop& loop, const CreatePlan& plan) {
-  std::map<std::filesystem::path, FileDeviceOptions> paths;
+  std::map<std::filesystem::path, std::optional<DeviceIdentity>> paths;
   for (const auto& path : plan.removed_files) {
     paths[path] = {};
   }
   for (const auto* members : {&plan.ssds, &plan.logs}) {
     for (const PlannedMember& member : *members) {
       if (member.there) {
-        paths[member.path] = {.looked_at = member.there->identity};
+        paths[member.path] = member.there->identity;
       }
     }
   }
   for (const auto& [path, only] : paths) {
-    auto device = FileDevice::Open(loop, path.string(), only);
+    auto device = OpenFile(loop, path.string(), MemberOptions{}, only);
     if (!device.ok() &&
-        (device.error().code == ErrorCode::kBusy || device.error().errno_value != 0)) {
+        (device.error().code == ErrorCode::kBusy ||
+         device.error().code == ErrorCode::kDeviceFailed || device.error().errno_value != 0)) {
       return Fail(std::move(device).error());
     }
   }

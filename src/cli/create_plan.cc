@@ -6,8 +6,10 @@
 #include <set>
 #include <string_view>
 
+#include "cli/bounded_call.h"
 #include "cli/make_file.h"
 #include "cli/probe.h"
+#include "cli/typed_path.h"
 #include "cli/units.h"
 #include "frontend/status_json.h"
 
@@ -149,7 +151,9 @@ Status ListMembers(const MemberOption& from, const std::filesystem::path& direct
                                path.empty() ? "an empty" : "an unreadable"));
     }
     const std::string name = fmt::format("{}{}", from.prefix, members.size());
-    members.push_back({name, ResolveParent(path), false, 0, ""});
+    auto resolved = ResolveTyped(path);
+    EPLOG_TRY(resolved);
+    members.push_back({name, std::move(*resolved), false, 0, ""});
     if (comma == std::string_view::npos) {
       break;
     }
@@ -194,9 +198,13 @@ std::filesystem::path NearestThere(std::filesystem::path path) {
   return path;
 }
 
-// The place where the array goes, and an array that is there already.
-Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
-  const std::filesystem::path& file = plan.file.file;
+using Paths = std::vector<std::filesystem::path>;
+
+// Where the array goes, and an array that is there already: its member files, which --force
+// replaces. Blocks as long as the file system does.
+Result<Paths> LookAtPlace(const ArrayFile& planned, bool force) {
+  const std::filesystem::path& file = planned.file;
+  Paths removed;
   std::error_code ignored;
   const std::filesystem::path above = NearestThere(file.parent_path());
   if (!std::filesystem::is_directory(above, ignored)) {
@@ -205,7 +213,7 @@ Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
   const auto old_type = std::filesystem::symlink_status(file, ignored).type();
   if (old_type == std::filesystem::file_type::not_found ||
       old_type == std::filesystem::file_type::none) {
-    return OkStatus();
+    return removed;
   }
   auto old = LoadArrayFile(file);
   if (old_type != std::filesystem::file_type::regular || !old.ok()) {
@@ -213,12 +221,12 @@ Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
         ErrorCode::kExists,
         fmt::format("{} exists and does not describe an array; move it away", file.string()));
   }
-  if (!request.force) {
+  if (!force) {
     return Fail(
         ErrorCode::kExists,
         fmt::format(
             "{} holds an array already ('{}'); take another directory, or --force to destroy it",
-            plan.file.Argument().string(), old->name));
+            planned.Argument().string(), old->name));
   }
   for (const MemberPath& member : old->members) {
     const std::filesystem::path path = old->Locate(member);
@@ -226,9 +234,18 @@ Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
         path.parent_path() == file.parent_path() &&
         std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored));
     if (ours) {
-      plan.removed_files.push_back(path);
+      removed.push_back(path);
     }
   }
+  return removed;
+}
+
+Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
+  auto removed = Bounded<Paths>(plan.file.file, [planned = plan.file, force = request.force] {
+    return LookAtPlace(planned, force);
+  });
+  EPLOG_TRY(removed);
+  plan.removed_files = std::move(*removed);
   return OkStatus();
 }
 
@@ -239,7 +256,9 @@ bool Removed(const CreatePlan& plan, const std::filesystem::path& path) {
 
 // A file that create would make: is something in its way?
 Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
-  if (IsAmongDevices(member.path)) {
+  const auto device = IsAmongDevices(member.path);
+  EPLOG_TRY(device);
+  if (*device) {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("{} would be a file, and files are not made in /dev", member.path.string()));
@@ -363,7 +382,11 @@ Status CheckRoom(const CreatePlan& plan) {
     return OkStatus();
   }
   const std::filesystem::path directory = plan.file.file.parent_path();
-  auto room = FreeBytes(NearestThere(directory));
+  const auto above = Bounded<std::filesystem::path>(
+      directory,
+      [directory]() -> Result<std::filesystem::path> { return NearestThere(directory); });
+  EPLOG_TRY(above);
+  auto room = FreeBytes(*above);
   if (!room.ok()) {
     return Fail(std::move(room).error());
   }
@@ -413,7 +436,11 @@ uint64_t CreatePlan::bytes_to_make() const {
 
 Result<CreatePlan> PlanCreate(const CreateRequest& request) {
   CreatePlan plan;
-  plan.file.file = ArrayFilePath(request.array);
+  auto file = Bounded<std::filesystem::path>(
+      request.array,
+      [typed = request.array]() -> Result<std::filesystem::path> { return ArrayFilePath(typed); });
+  EPLOG_TRY(file);
+  plan.file.file = std::move(*file);
   EPLOG_TRY(PlanOptions(request, plan));
   EPLOG_TRY(PlanMembers(request, plan));
   EPLOG_TRY(PlanPlace(request, plan));

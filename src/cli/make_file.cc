@@ -4,8 +4,10 @@
 
 #include <system_error>
 
+#include "cli/bounded_call.h"
 #include "cli/candidate.h"
 #include "cli/console.h"
+#include "cli/typed_path.h"
 #include "device/file_device.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
@@ -32,22 +34,34 @@ Result<DeviceIdentity> MakeMemberFile(std::string_view verb, const std::filesyst
   return made;
 }
 
+Result<bool> IsLink(const std::filesystem::path& path) {
+  return Bounded<bool>(path, [path]() -> Result<bool> {
+    std::error_code ignored;
+    return std::filesystem::is_symlink(path, ignored);
+  });
+}
+
 }  // namespace
 
-bool IsAmongDevices(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const auto directory = std::filesystem::weakly_canonical(path.parent_path(), ignored);
-  return IsBelow(directory, "/dev") && !IsBelow(directory, "/dev/shm");
+Result<bool> IsAmongDevices(const std::filesystem::path& path) {
+  return Bounded<bool>(path, [path]() -> Result<bool> {
+    std::error_code ignored;
+    const auto directory = std::filesystem::weakly_canonical(path.parent_path(), ignored);
+    return IsBelow(directory, "/dev") && !IsBelow(directory, "/dev/shm");
+  });
 }
 
 Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
-  std::error_code ignored;
-  if (std::filesystem::is_symlink(path_, ignored)) {
+  const auto link = IsLink(path_);
+  EPLOG_TRY(link);
+  if (*link) {
     return Fail(
         ErrorCode::kNotFound,
         fmt::format("{} is a link to nothing; give what it should lead to", path_.string()));
   }
-  if (IsAmongDevices(path_)) {
+  const auto device = IsAmongDevices(path_);
+  EPLOG_TRY(device);
+  if (*device) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no {}, and files are not made in /dev", path_.string()));
   }
@@ -56,7 +70,9 @@ Status MadeFile::MayMake(const ArrayFile& file, bool asked) const {
                 fmt::format("there is no {}; --make-file makes a file there", path_.string()));
   }
   const std::filesystem::path folder = path_.parent_path();
-  return std::filesystem::exists(folder, ignored) ? CheckCandidate(file, folder) : OkStatus();
+  const auto there = IsThere(folder);
+  EPLOG_TRY(there);
+  return *there ? CheckCandidate(file, folder) : OkStatus();
 }
 
 Status MadeFile::Make(std::string_view verb, const ArrayFile& file, uint64_t bytes, bool asked) {

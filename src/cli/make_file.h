@@ -16,7 +16,7 @@ inline constexpr char kMakeFileHelp[] =
 
 // In the directory of device nodes a file is a node mistyped: it takes memory, and is gone at the
 // next boot.
-[[nodiscard]] bool IsAmongDevices(const std::filesystem::path& path);
+[[nodiscard]] Result<bool> IsAmongDevices(const std::filesystem::path& path);
 
 // A file that is made for a change of an array, and removed again if that was refused.
 class MadeFile {

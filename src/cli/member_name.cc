@@ -9,6 +9,7 @@
 
 #include "cli/probe.h"
 #include "cli/spares.h"
+#include "cli/typed_path.h"
 
 namespace eplog::cli {
 namespace {
@@ -94,12 +95,15 @@ Result<std::string> NameAt(const ArrayFile& file, const MemberPath& listed) {
 }
 
 Result<std::string> NameOf(const ArrayFile& file, std::string_view device) {
-  const std::filesystem::path path = ResolveParent(std::filesystem::path(device));
+  if (IsMemberName(device)) {
+    return std::string(device);
+  }
+  const auto path = ResolveDevice(file, device);
+  EPLOG_TRY(path);
   const auto listed =
       std::find_if(file.members.begin(), file.members.end(),
-                   [&](const MemberPath& member) { return file.Locate(member) == path; });
-  return IsMemberName(device) || listed == file.members.end() ? std::string(device)
-                                                              : NameAt(file, *listed);
+                   [&](const MemberPath& member) { return file.Locate(member) == *path; });
+  return listed == file.members.end() ? std::string(device) : NameAt(file, *listed);
 }
 
 }  // namespace
@@ -130,11 +134,13 @@ Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {
 }
 
 Status CheckMember(const ArrayFile& file, std::string_view device) {
-  const std::filesystem::path path = ResolveParent(std::filesystem::path(device));
-  const bool listed = !file.MemberAt(path).empty() ||
-                      (file.ListsSpare(path) && BearsMember(file, path));  // it has become one
-  if (listed && !IsMemberName(device)) {
-    return OkStatus();
+  if (!IsMemberName(device)) {
+    const auto path = ResolveDevice(file, device);
+    EPLOG_TRY(path);
+    if (!file.MemberAt(*path).empty() ||
+        (file.ListsSpare(*path) && BearsMember(file, *path))) {  // it has become one
+      return OkStatus();
+    }
   }
   EPLOG_TRY(MemberIndex(file, device));
   return OkStatus();

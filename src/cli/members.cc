@@ -11,6 +11,7 @@
 #include "cli/bounded_call.h"
 #include "cli/probe.h"
 #include "cli/spares.h"
+#include "cli/typed_path.h"
 #include "device/file_lock.h"
 #include "device/wrappers.h"
 
@@ -67,13 +68,15 @@ std::string LeftOutLine(const std::string& what, const std::filesystem::path& pa
 }
 
 // As if these paths were not listed.
-ArrayFile WithoutPaths(ArrayFile array, const MemberOptions& options,
-                       std::vector<std::string>& left_out) {
+Result<ArrayFile> WithoutPaths(ArrayFile array, const MemberOptions& options,
+                               std::vector<std::string>& left_out) {
   for (const std::string& device : options.without) {
-    const std::filesystem::path path = ResolveParent(device);
     if (IsMemberName(device)) {
       continue;
     }
+    const auto resolved = ResolveDevice(array, device);
+    EPLOG_TRY(resolved);
+    const std::filesystem::path& path = *resolved;
     if (const std::string name = array.MemberAt(path); !name.empty()) {
       left_out.push_back(LeftOutLine(name, path));
     } else if (array.ListsSpare(path)) {
@@ -185,8 +188,9 @@ Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
                             const MemberOptions& options) {
   Members members;
-  const ArrayFile array = WithoutNames(
-      WithJoinedSpares(WithoutPaths(file, options, members.left_out)), options, members.left_out);
+  const auto listed = WithoutPaths(file, options, members.left_out);
+  EPLOG_TRY(listed);
+  const ArrayFile array = WithoutNames(WithJoinedSpares(*listed), options, members.left_out);
   const std::vector<MemberPath> wanted = Wanted(array, members.left_out);
   // All at once, so that several that hang take no longer than one; all of them, so that nothing of
   // a refused opening goes on.

@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "cli/array_file.h"
+#include "cli/bounded_call.h"
 #include "cli/console.h"
 #include "cli/limits.h"
 #include "cli/member_name.h"
 #include "cli/mount_table.h"
 #include "cli/session.h"
 #include "cli/spare_shelf.h"
+#include "cli/typed_path.h"
 #include "cli/units.h"
 #include "cli/verbs.h"
 #include "frontend/control.h"
@@ -76,22 +78,59 @@ class MountDirectory {
   bool kept_ = false;
 };
 
+using Paths = std::vector<std::filesystem::path>;
+
+// Those that are to be made, innermost first.
+Result<Paths> Absent(const std::filesystem::path& path) {
+  return Bounded<Paths>(path, [path]() -> Result<Paths> {
+    std::error_code error;
+    Paths absent;
+    for (auto at = path; !std::filesystem::exists(at, error) && at.has_relative_path();
+         at = at.parent_path()) {
+      if (error) {
+        return FailErrno(error.value(), "cannot look at " + at.string());
+      }
+      absent.push_back(at);
+    }
+    return absent;
+  });
+}
+
+Result<std::string> Resolve(const std::string& path) {
+  return Bounded<std::string>(path, [path] { return ResolveMountpoint(path); });
+}
+
 Status MountDirectory::Make(const std::filesystem::path& path) {
+  const auto absent = Absent(path);
+  EPLOG_TRY(absent);
   std::error_code error;
-  std::vector<std::filesystem::path> absent;
-  for (auto at = path; !std::filesystem::exists(at, error) && at.has_relative_path();
-       at = at.parent_path()) {
+  for (size_t i = absent->size(); i-- > 0;) {
+    std::filesystem::create_directory((*absent)[i], error);
     if (error) {
-      return FailErrno(error.value(), "cannot look at " + at.string());
+      return FailErrno(error.value(), "cannot make the directory " + (*absent)[i].string());
     }
-    absent.push_back(at);
+    made_.push_back((*absent)[i]);
   }
-  for (size_t i = absent.size(); i-- > 0;) {
-    std::filesystem::create_directory(absent[i], error);
-    if (error) {
-      return FailErrno(error.value(), "cannot make the directory " + absent[i].string());
-    }
-    made_.push_back(absent[i]);
+  return OkStatus();
+}
+
+// An empty directory.
+Status CheckEmpty(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    return error ? FailErrno(error.value(), "cannot look at " + path)
+                 : Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a directory", path));
+  }
+  const std::filesystem::directory_iterator entries(path, error);
+  if (error) {
+    return FailErrno(error.value(), "cannot look into " + path);
+  }
+  if (entries != std::filesystem::directory_iterator()) {
+    return Fail(
+        ErrorCode::kExists,
+        fmt::format(
+            "{} is not empty (it holds '{}'), and a mount would hide that; take another directory",
+            path, entries->path().filename().string()));
   }
   return OkStatus();
 }
@@ -102,28 +141,12 @@ Status MountDirectory::CheckUsable() const {
                 fmt::format("{} is in use: the array at {} is mounted there; eplog umount {}",
                             path_, mount->source, ShellWord(path_)));
   }
-  std::error_code error;
-  if (!std::filesystem::is_directory(path_, error)) {
-    return error ? FailErrno(error.value(), "cannot look at " + path_)
-                 : Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a directory", path_));
-  }
-  const std::filesystem::directory_iterator entries(path_, error);
-  if (error) {
-    return FailErrno(error.value(), "cannot look into " + path_);
-  }
-  if (entries != std::filesystem::directory_iterator()) {
-    return Fail(
-        ErrorCode::kExists,
-        fmt::format(
-            "{} is not empty (it holds '{}'), and a mount would hide that; take another directory",
-            path_, entries->path().filename().string()));
-  }
-  return OkStatus();
+  return Bounded<void>(path_, [path = path_] { return CheckEmpty(path); });
 }
 
 // Left by a killed process of ours.
 Status TakeDeadMountAway(const std::filesystem::path& path) {
-  const auto resolved = ResolveMountpoint(path.string());
+  const auto resolved = Resolve(path.string());
   const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt;
   return mount && CoveredBy(*mount).empty() && MountIsDead(mount->directory)
              ? TakeMountAway(mount->device, mount->directory, TakeAway::kAtOnce)
@@ -147,7 +170,7 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
     }
   }
   EPLOG_TRY(made);
-  auto resolved = ResolveMountpoint(path.string());
+  auto resolved = Resolve(path.string());
   if (!resolved.ok()) {
     return Fail(std::move(resolved).error());
   }
@@ -348,7 +371,11 @@ int RunMount(const MountCommand& command) {
     return ReportError(kVerb, times.error());
   }
   CutMountsOfTheDying(kVerb);
-  auto file = LoadArrayFile(command.array);
+  const auto typed = LookAtArray(command.array);
+  if (!typed.ok()) {
+    return ReportError(kVerb, typed.error());
+  }
+  const auto& file = typed->array;
   if (!file.ok()) {
     return ReportError(kVerb, file.error());
   }

@@ -242,11 +242,13 @@ Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const Probe
 }
 
 Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {
-  struct statvfs info = {};
-  if (::statvfs(directory.c_str(), &info) != 0) {
-    return FailErrno(errno, "cannot tell the free space of " + directory.string());
-  }
-  return uint64_t{info.f_bavail} * info.f_frsize;
+  return Bounded<uint64_t>(directory, [directory]() -> Result<uint64_t> {
+    struct statvfs info = {};
+    if (::statvfs(directory.c_str(), &info) != 0) {
+      return FailErrno(errno, "cannot tell the free space of " + directory.string());
+    }
+    return uint64_t{info.f_bavail} * info.f_frsize;
+  });
 }
 
 }  // namespace eplog::cli

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "cli/array_file.h"
@@ -17,9 +16,11 @@
 #include "cli/dry_run.h"
 #include "cli/make_file.h"
 #include "cli/member_name.h"
+#include "cli/members.h"
 #include "cli/probe.h"
 #include "cli/session.h"
 #include "cli/spares.h"
+#include "cli/typed_path.h"
 #include "cli/verbs.h"
 #include "device/file_device.h"
 #include "frontend/plan_json.h"
@@ -116,10 +117,11 @@ Status CheckWritten(const Json& answer, const std::string& what) {
 
 Status Replace(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
                const std::filesystem::path& path) {
-  std::error_code error;
+  const auto there = IsThere(path);
+  EPLOG_TRY(there);
   ProbedDevice looked_at;  // nothing else is to be overwritten
   MadeFile made(path);
-  if (std::filesystem::exists(path, error)) {
+  if (*there) {
     const auto checked = CheckNew(file, index, path, command.force);
     EPLOG_TRY(checked);
     looked_at = checked->probed;
@@ -157,7 +159,7 @@ Status CheckFree(const std::filesystem::path& path) {
   if (!loop.ok()) {
     return Fail(std::move(loop).error());
   }
-  EPLOG_TRY(FileDevice::Open(**loop, path.string()));
+  EPLOG_TRY(OpenFile(**loop, path.string(), MemberOptions{}));
   return OkStatus();
 }
 
@@ -176,9 +178,9 @@ Status CheckRoom(const std::filesystem::path& path, uint64_t bytes) {
 Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
                   const std::filesystem::path& path) {
   NewDevice device;
-  std::error_code error;
-  const bool make = !std::filesystem::exists(path, error);
-  if (make) {
+  const auto there = IsThere(path);
+  EPLOG_TRY(there);
+  if (!*there) {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
     EPLOG_TRY(MadeFile(path).MayMake(file, command.make_file));
@@ -198,7 +200,7 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
                           {"size_bytes", device.probed.size_bytes}});
   EPLOG_TRY(plan);
   Json& replacement = (*plan)["replacement"];
-  replacement["made"] = make;
+  replacement["made"] = !*there;
   replacement["destroys"] = device.holds.empty() ? Json() : Json(device.holds);
   return plan;
 }
@@ -248,7 +250,11 @@ int RunReplace(const ReplaceCommand& command) {
   if (!index.ok()) {
     return ReportError(kVerb, index.error());
   }
-  const std::filesystem::path path = ResolveParent(command.path);
+  const auto resolved = ResolveTyped(command.path);
+  if (!resolved.ok()) {
+    return ReportError(kVerb, resolved.error());
+  }
+  const std::filesystem::path& path = *resolved;
   if (const Status can = CheckChangeable(*file, Move(MemberName(*file, *index), path)); !can.ok()) {
     return ReportError(kVerb, can.error());
   }

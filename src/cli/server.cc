@@ -17,6 +17,7 @@
 #include "cli/bounded_call.h"
 #include "cli/console.h"
 #include "cli/probe.h"
+#include "cli/typed_path.h"
 #include "frontend/arguments.h"
 #include "frontend/fuse_mount.h"
 #include "frontend/plan_json.h"
@@ -277,13 +278,15 @@ Result<Json> AskServer(const ArrayFile& file, const Json& request,
 }
 
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument) {
-  auto file = LoadArrayFile(argument);
+  auto typed = LookAtArray(argument);
+  EPLOG_TRY(typed);
+  auto& file = typed->array;
   if (file.ok()) {
-    return file;
+    return std::move(file);
   }
-  auto told = FindServed(ArrayFilePath(argument));
+  auto told = FindServed(typed->file);
   if (!told) {
-    return file;
+    return std::move(file);
   }
   const bool gone = file.error().code == ErrorCode::kNotFound;
   Warn(verb, fmt::format("{}; going by process {}, which serves the array",
@@ -303,7 +306,10 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
   return served;
 }
 
-Status CheckChangeable(const ArrayFile& file, const std::function<void(ArrayFile&)>& change) {
+namespace {
+
+// Blocks as long as the file system does.
+Status TryChange(const ArrayFile& file, const std::function<void(ArrayFile&)>& change) {
   auto now = LoadArrayFile(file.file);
   if (!now.ok() && now.error().code == ErrorCode::kNotFound) {
     now = file;
@@ -318,6 +324,13 @@ Status CheckChangeable(const ArrayFile& file, const std::function<void(ArrayFile
   }
   change(*now);
   return CheckWritable(*now);
+}
+
+}  // namespace
+
+Status CheckChangeable(const ArrayFile& file, std::function<void(ArrayFile&)> change) {
+  return Bounded<void>(file.file,
+                       [file, change = std::move(change)] { return TryChange(file, change); });
 }
 
 Json DescribeServing(const ArrayFile& file, const std::string& directory,

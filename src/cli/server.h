@@ -57,8 +57,9 @@ Result<Json> AskServer(const ArrayFile& file, const Json& request,
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument);
 
 // Its array.toml can be changed so: it is whole, or not there, so that it is written anew; it could
-// be read again; and its file system takes it. Nothing is changed.
-Status CheckChangeable(const ArrayFile& file, const std::function<void(ArrayFile&)>& change);
+// be read again; and its file system takes it. Nothing is changed. Ends (see BoundedCall): `change`
+// refers to nothing that its caller could take away.
+Status CheckChangeable(const ArrayFile& file, std::function<void(ArrayFile&)> change);
 
 // A device that an array holds, or held, by the name that its superblock gives it.
 struct HeldMember {

@@ -16,6 +16,7 @@
 #include "cli/console.h"
 #include "cli/limits.h"
 #include "cli/probe.h"
+#include "cli/typed_path.h"
 #include "device/file_lock.h"
 #include "eplog/examine.h"
 #include "frontend/control.h"
@@ -75,12 +76,17 @@ std::string NameAt(const ArrayFile& file, const std::filesystem::path& path) {
   return member ? superblock->DeviceName() : "";
 }
 
+std::string NameTyped(const ArrayFile& file, const std::string& typed) {
+  const auto path = ResolveDevice(file, typed);
+  return path.ok() ? NameAt(file, *path) : "";
+}
+
 // The log devices of which a person said that the array is to go on without them, whether they are
 // listed or not: OpenOptions::without_logs.
 uint64_t LogsGivenUp(const ArrayFile& file, const std::vector<std::string>& without) {
   uint64_t logs = 0;
   for (const std::string& typed : without) {
-    const std::string name = IsMemberName(typed) ? typed : NameAt(file, ResolveParent(typed));
+    const std::string name = IsMemberName(typed) ? typed : NameTyped(file, typed);
     for (uint32_t j = 0; j < kMaxParity; ++j) {
       logs |= uint64_t{name == fmt::format("log{}", j) ? 1U : 0U} << j;
     }

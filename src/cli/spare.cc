@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "cli/array_file.h"
@@ -17,6 +16,7 @@
 #include "cli/session.h"
 #include "cli/spare_shelf.h"
 #include "cli/spares.h"
+#include "cli/typed_path.h"
 #include "cli/verbs.h"
 #include "frontend/plan_json.h"
 #include "frontend/spare_keeper.h"
@@ -115,16 +115,19 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   const auto member = AnyMember(file);
   EPLOG_TRY(member);
   const Geometry& g = member->geometry;
-  const std::filesystem::path path = ResolveParent(command.device);
-  EPLOG_TRY(CheckChangeable(file, [&path](ArrayFile& now) {
+  const auto resolved = ResolveTyped(command.device);
+  EPLOG_TRY(resolved);
+  const std::filesystem::path path = *resolved;
+  EPLOG_TRY(CheckChangeable(file, [path](ArrayFile& now) {
     if (now.MemberAt(path).empty()) {  // else it is refused below, and says why
       now.AddSpare(path);
     }
   }));
-  std::error_code error;
+  const auto there = IsThere(path);
+  EPLOG_TRY(there);
   ProbedDevice device;  // what is looked at, and nothing else, is to become a spare
   MadeFile made(path);
-  if (std::filesystem::exists(path, error)) {
+  if (*there) {
     const auto probed = ProbeDevice(path);
     EPLOG_TRY(probed);
     EPLOG_TRY(CheckCandidate(file, path, probed->identity));
@@ -214,19 +217,21 @@ Status List(const SpareCommand& command, const ArrayFile& file) {
 // ------------------------------------------------------------------------------------- remove
 
 // spare0, as the list shows it, or a path.
-std::filesystem::path PathOf(const ArrayFile& file, const std::string& device) {
+Result<std::filesystem::path> PathOf(const ArrayFile& file, const std::string& device) {
   if (device.starts_with("spare")) {
     for (const Json& spare : Spares(file)) {
       if (spare.value("name", "") == device) {
-        return spare.value("path", "");
+        return std::filesystem::path(spare.value("path", ""));
       }
     }
   }
-  return ResolveParent(device);
+  return ResolveDevice(file, device);
 }
 
 Status Remove(const SpareCommand& command, const ArrayFile& file) {
-  const std::filesystem::path path = PathOf(file, command.device);
+  const auto found = PathOf(file, command.device);
+  EPLOG_TRY(found);
+  const std::filesystem::path path = *found;
   if (!file.ListsSpare(path) && !IsSpareOf(file, path)) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("{} is no spare of '{}'; 'eplog spare list {}' shows them",

@@ -14,10 +14,12 @@
 #include <utility>
 
 #include "cli/array_file.h"
+#include "cli/bounded_call.h"
 #include "cli/console.h"
 #include "cli/file_descriptor.h"
 #include "cli/mount_table.h"
 #include "cli/server.h"
+#include "cli/typed_path.h"
 #include "cli/verbs.h"
 #include "frontend/fuse_mount.h"
 
@@ -112,7 +114,7 @@ Status UnmountArray(const ArrayFile& array, const std::string& typed) {
 
 Status Unmount(const std::string& typed) {
   CutMountsOfTheDying(kVerb);
-  const auto resolved = ResolveMountpoint(typed);
+  const auto resolved = Bounded<std::string>(typed, [typed] { return ResolveMountpoint(typed); });
   if (const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt) {
     return UnmountDirectory(*mount);
   }
@@ -120,11 +122,12 @@ Status Unmount(const std::string& typed) {
   if (array.ok()) {
     return UnmountArray(*array, typed);
   }
-  std::error_code ignored;
-  return std::filesystem::exists(ArrayFilePath(typed), ignored)
-             ? Status(Fail(array.error()))
-             : Status(Fail(ErrorCode::kNotFound,
-                           fmt::format("nothing of ours is mounted at {}", typed)));
+  const auto looked = LookAtArray(typed);
+  const auto there = looked.ok() ? IsThere(looked->file) : Fail(looked.error());
+  EPLOG_TRY(there);
+  return *there ? Status(Fail(array.error()))
+                : Status(Fail(ErrorCode::kNotFound,
+                              fmt::format("nothing of ours is mounted at {}", typed)));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ OURS = re.compile(
     r"UnmountPath|SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|ReadText|cli::(ChangeArrayFile|ChangeInTime|IsAnothersByNow|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblocks?|"
     r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
-    r"CheckCandidate|DeviceCloser::Wait(ForAll)?))(?=[(\[])"
+    r"CheckCandidate|ResolveTyped|ResolveDevice|IsThere|LookAtArray|DeviceCloser::Wait(ForAll)?))(?=[(\[])"
 )
 
 

@@ -39,6 +39,7 @@ mounted() {  # OPTION...
 
 run 0 "$EPLOG" create a --level 6 --ssds 4 --logs 2 --device-size 16M --log-size 8M --sparse
 run 0 "$EPLOG" volume create a v 8M
+run 0 "$EPLOG" create c --level 5 --ssds 3 --logs 1 --device-size 16M --log-size 8M --sparse
 
 section "files beside the array that hang"
 mkfifo a/events.jsonl a/scrub.json.new
@@ -81,6 +82,23 @@ done
 refused 1 "process $DAEMON serves this array and is stopped; kill -CONT $DAEMON lets it go on" soon "$EPLOG" status a
 refused 1 "process $DAEMON serves this array and is stopped" soon "$EPLOG" umount mnt
 refused 1 "process $DAEMON" soon "$EPLOG" volume create a w 1M
+
+section "a path that is typed, where nothing answers"
+refused 1 "mnt/v does not answer" soon "$EPLOG" spare add c mnt/v --force
+refused 1 "mnt/none does not answer" soon "$EPLOG" spare add c mnt/none --make-file
+refused 1 "mnt/v does not answer" soon "$EPLOG" replace c ssd2 mnt/v --force
+refused 1 "mnt/v does not answer" soon "$EPLOG" replace c ssd2 mnt/v --force --dry-run
+refused 1 "mnt/none does not answer" soon "$EPLOG" replace c ssd2 mnt/none --make-file
+refused 1 "mnt/new does not answer" soon "$EPLOG" create mnt/new --level 5 --ssds 3 --logs 1
+refused 1 "mnt/v does not answer" soon "$EPLOG" create d --level 5 --ssds mnt/v,c/ssd0,c/ssd1 --logs c/log0
+refused 1 "mnt/none does not answer" soon "$EPLOG" status mnt/none
+refused 1 "mnt/none does not answer" soon "$EPLOG" mount mnt/none there
+refused 1 "mnt/none does not answer" soon "$EPLOG" mount c mnt/none
+refused 1 "mnt/none does not answer" soon "$EPLOG" umount mnt/none
+refused 1 "mnt/v does not answer" soon "$EPLOG" assemble mnt/v
+[ -e d ] && fail "something was made of an array that was refused"
+run 0 soon "$EPLOG" check c
+
 kill -CONT "$DAEMON"
 run 3 soon "$EPLOG" status a
 run 0 soon cmp -n 4194304 content mnt/v

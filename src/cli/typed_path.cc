@@ -1,0 +1,35 @@
+#include "cli/typed_path.h"
+
+#include <system_error>
+
+#include "cli/bounded_call.h"
+
+namespace eplog::cli {
+
+using std::filesystem::path;
+
+Result<path> ResolveTyped(const path& typed) {
+  return Bounded<path>(typed, [typed]() -> Result<path> { return ResolveParent(typed); });
+}
+
+Result<path> ResolveDevice(const ArrayFile& file, const path& typed) {
+  std::error_code ignored;
+  const path plain = std::filesystem::absolute(typed, ignored).lexically_normal();
+  const bool listed = !file.MemberAt(plain).empty() || file.ListsSpare(plain);
+  return listed ? plain : ResolveTyped(typed);
+}
+
+Result<bool> IsThere(const path& at) {
+  return Bounded<bool>(at, [at]() -> Result<bool> {
+    std::error_code ignored;
+    return std::filesystem::exists(at, ignored);
+  });
+}
+
+Result<TypedArray> LookAtArray(const path& argument) {
+  return Bounded<TypedArray>(argument, [argument]() -> Result<TypedArray> {
+    return TypedArray{ArrayFilePath(argument), LoadArrayFile(argument)};
+  });
+}
+
+}  // namespace eplog::cli
