@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/console.h"
+#include "eplog/status.h"
 
 namespace eplog::cli {
 namespace {
@@ -51,6 +52,24 @@ void PrintReport(const Json& report, const std::string& verb, const std::string&
       report.value("rows_checked", uint64_t{0}), report.value("chunks_checked", uint64_t{0}),
       report.value("parity_checked", uint64_t{0}), report.value("log_stripes_checked", uint64_t{0}),
       report.value("metadata_blocks_checked", uint64_t{0}), array_name, Verdict(report)));
+}
+
+void PrintNotWhole(const Json& report, const std::string& argument) {
+  for (const Json& device : report.value("devices_not_ok", Json::array())) {
+    const std::string name = device.value("name", "");
+    const std::string state = device.value("state", "");
+    const Json& because = device["failed_because"];
+    const std::string why = because.is_string() ? " (" + because.get<std::string>() + ")" : "";
+    const std::string replace =
+        fmt::format("eplog replace {} {} NEW puts another in its place", argument, name);
+    if (state == DeviceStateName(DeviceState::kRebuilding)) {
+      Print(fmt::format("{} is being rebuilt{}", name, why));
+    } else if (state == DeviceStateName(DeviceState::kMissing)) {
+      Print(fmt::format("{} is missing{}: bring it back, or {}", name, why, replace));
+    } else {
+      Print(fmt::format("{} has {}{}: {}", name, state, why, replace));
+    }
+  }
 }
 
 int ReportStatus(const Json& report) {

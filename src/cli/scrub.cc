@@ -123,6 +123,7 @@ int RunScrub(const ScrubCommand& command) {
                                                 before)));
     }
     PrintReport(*report, "scrubbed", file->name);
+    PrintNotWhole(*report, ShellWord(command.array));
     if (found && !command.repair) {
       Print("nothing was changed: eplog scrub --repair heals what redundancy can replace");
     }

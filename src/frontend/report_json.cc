@@ -19,6 +19,19 @@ Json OrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+// The members that are not whole: lost, also by what was found just now, or being rebuilt.
+Json NotWhole(const ArrayStatus& status) {
+  Json devices = Json::array();
+  for (const DeviceStatus& device : status.devices) {
+    if (device.role != DeviceRole::kSpare && device.state != DeviceState::kOk) {
+      devices.push_back({{"name", device.name},
+                         {"state", DeviceStateName(device.state)},
+                         {"failed_because", OrNull(device.failed_because)}});
+    }
+  }
+  return devices;
+}
+
 }  // namespace
 
 Json ReportToJson(const CheckReport& report, const ArrayStatus& status) {
@@ -44,6 +57,7 @@ Json ReportToJson(const CheckReport& report, const ArrayStatus& status) {
           {"healed", report.healed},
           {"lost", report.lost},
           {"degraded", status.state != ArrayState::kClean && status.state != ArrayState::kActive},
+          {"devices_not_ok", NotWhole(status)},
           {"problems", problems},
           {"findings", findings}};
 }

@@ -182,6 +182,23 @@ refused 2 "rows 0 to [0-9]+, not 99999999" "$EPLOG" inspect a row 99999999
 refused 2 "has 16777216 bytes" "$EPLOG" inspect a chunk data:16M
 refused 2 "'frob' cannot be inspected" "$EPLOG" inspect a frob
 
+section "a scrub that throws a device out says so"
+run 0 "$EPLOG" create worn --level 5 --ssds 3 --logs 1 --device-size 24M --log-size 8M
+run 0 "$EPLOG" volume create worn v 32M
+run 0 "$EPLOG" mount worn mnt
+dd if=/dev/urandom of=mnt/v bs=1M count=32 conv=notrunc,fsync status=none || fail "write"
+run 0 "$EPLOG" commit worn
+run 0 "$EPLOG" umount mnt
+dd if=/dev/urandom of=worn/ssd1 bs=1M seek=6 count=12 conv=notrunc status=none
+run 0 "$EPLOG" mount worn mnt
+run 3 "$EPLOG" scrub worn --repair
+out_has "copies written anew"
+out_has "^ssd1 has failed \(.*\): eplog replace worn ssd1 NEW puts another in its place"
+run 3 "$EPLOG" scrub worn --repair --json
+[ "$(json '[(x["name"], x["state"]) for x in d["devices_not_ok"]]')" = "[('ssd1', 'failed')]" ] || fail "devices_not_ok"
+run 0 "$EPLOG" umount mnt
+rm -rf worn
+
 section "read-only, foreground, killed"
 before=$(fingerprint a)
 run 0 "$EPLOG" mount a mnt --read-only
