@@ -115,6 +115,27 @@ Result<Members> OpenListed(IoUringLoop& loop, ArrayFile& file, const MemberOptio
   return Fail(ErrorCode::kBusy, file.file.string() + " is just being changed, again and again");
 }
 
+// Nothing but room below the device, or doing without it, lets the array open then.
+void AddRoomMend(Error& error, const ArrayFile& file, const Members& members) {
+  if (error.code != ErrorCode::kNoSpace || error.errno_value == 0) {
+    return;
+  }
+  const auto full =
+      std::find_if(members.opened.begin(), members.opened.end(), [&error](const Member& member) {
+        return error.message.starts_with(member.device->name() + ":");
+      });
+  if (full == members.opened.end() || full->name.empty()) {
+    return;
+  }
+  const std::string argument = ShellWord(file.Argument().string());
+  const std::string what = error.ToString();
+  error = {.code = ErrorCode::kNoSpace,
+           .message = fmt::format("{0}; make room where it lies, or, if only {1} has none, put "
+                                  "another in its place: eplog mount {2} DIR --without {1}, then "
+                                  "eplog replace {2} {1} NEW",
+                                  what, full->name, argument)};
+}
+
 // All on the one line of an error.
 void Append(Error& error, const std::vector<std::string>& left_out) {
   std::string all;
@@ -179,6 +200,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     if (error.code == ErrorCode::kInvalidArgument) {
       error.code = ErrorCode::kCorrupt;  // the devices are wrong, not the command
     }
+    AddRoomMend(error, file, session->members_);
     Append(error, session->members_.left_out);
     return Fail(std::move(error));
   }

@@ -344,6 +344,10 @@ else
   [ "$(wc -l <err)" -eq 1 ] || fail "umount: $(cat err)"
   say "  $(cat err)"
   mountpoint -q mnt && fail "still mounted after the failed close"
+  for command in "mount disk/x mnt" "rebuild disk/x" "fail disk/x ssd2"; do
+    # shellcheck disable=SC2086
+    refused 1 "disk/x/ssd[0-2]: write failed.*No space left on device; make room where it lies, or.* --without (ssd[0-2]), then eplog replace $WORK/disk/x \\1 NEW" "$EPLOG" $command
+  done
   umount disk && truncate -s 120M disk.img && e2fsck -fp disk.img >/dev/null; resize2fs disk.img >/dev/null 2>&1
   mount -o loop disk.img disk || fail "cannot mount the larger file system"
   run 0 "$EPLOG" check disk/x
@@ -352,6 +356,16 @@ else
   dd if=/dev/urandom of=mnt/data bs=64K seek=100 count=300 conv=notrunc,fsync status=none || fail "no room after making room"
   run 0 "$EPLOG" umount mnt
   run 0 "$EPLOG" check disk/x
+  # One member alone: the array does without it.
+  run 0 "$EPLOG" create alone --level 5 --ssds 3 --logs 1 --device-size 24M --log-size 8M --sparse
+  mv alone/ssd1 disk/ssd1 && sed -i "s|path = \"ssd1\"|path = \"$WORK/disk/ssd1\"|" alone/array.toml
+  head -c 200M /dev/zero >disk/rest 2>/dev/null
+  refused 1 "disk/ssd1: write failed.*--without ssd1, then eplog replace $WORK/alone ssd1 NEW" "$EPLOG" mount alone mnt
+  run 0 "$EPLOG" mount alone mnt --without ssd1
+  run 0 "$EPLOG" replace alone ssd1 alone/new
+  run 0 "$EPLOG" rebuild alone
+  run 0 "$EPLOG" umount mnt
+  run 0 "$EPLOG" check alone
 fi
 
 section "block devices"
