@@ -180,23 +180,22 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
 }
 
 Status CheckNotServed(const ArrayFile& file) {
-  if (const auto copy = FindServerOfCopy(file)) {
+  const auto answers = WhoAnswers(file);
+  if (!answers.ok()) {
+    return answers.error().code == ErrorCode::kBusy
+               ? Status(Fail(answers.error()))  // it is stopped, say, and opening it would wait
+               : OkStatus();
+  }
+  const Server& server = answers->server;
+  if (answers->of_copy) {
     return Fail(ErrorCode::kBusy,
                 fmt::format("process {} serves {}, which has the UUID of {} ({}): one is a copy of "
                             "the other; unmount that one first",
-                            copy->pid, copy->file.string(), file.Argument().string(), file.uuid));
-  }
-  if (const auto asked = AskServer(file, {{"verb", "serving"}});
-      !asked.ok() && asked.error().code == ErrorCode::kBusy) {
-    return Fail(Error(asked.error()));  // it is stopped, say, and opening it would wait
-  }
-  const auto server = FindServer(file);
-  if (!server) {
-    return OkStatus();
+                            server.pid, server.file.string(), file.Argument().string(), file.uuid));
   }
   return Fail(ErrorCode::kBusy,
               fmt::format("{} is mounted already, at {} by process {}; eplog umount {} ends that",
-                          file.Argument().string(), server->directory, server->pid,
+                          file.Argument().string(), server.directory, server.pid,
                           ShellWord(file.Argument().string())));
 }
 

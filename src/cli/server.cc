@@ -87,13 +87,13 @@ struct Asked {
 };
 
 // kNotFound: nobody serves an array with this UUID.
-Result<Asked> AskWho(const std::string& socket) {
+Result<Asked> AskWho(const std::string& socket, ControlPatience patience = {}) {
   try {
-    auto client = ControlClient::Connect(socket);
+    auto client = ControlClient::Connect(socket, patience);
     if (!client.ok()) {
       return Fail(std::move(client).error());
     }
-    const auto answer = client->Request({{"verb", kServing}});
+    const auto answer = client->RequestSoon({{"verb", kServing}});
     EPLOG_TRY(answer);
     Told told = ReadTold(*answer);
     told.server.pid = client->pid() != 0 ? client->pid() : told.server.pid;
@@ -202,15 +202,12 @@ Status CheckServes(const Told& told, const ArrayFile& file) {
                           devices.Names(file, Evidence::kOther), ShellWord(told.server.directory)));
 }
 
-std::optional<Server> FindServerIf(const ArrayFile& file, bool serves) {
-  const auto asked = AskWho(ControlSocketPath(file.uuid));
-  return asked.ok() && CheckServes(asked->told, file).ok() == serves
-             ? std::optional(asked->told.server)
-             : std::nullopt;
-}
-
-// Of all arrays that are served, by somebody whom we believe.
+// Of all arrays that are served, by somebody whom we believe. All are asked at once, and whoever
+// does not answer is most likely another's.
 std::optional<Told> FindServed(const std::filesystem::path& file) {
+  using Asking = BoundedCall<std::optional<Told>>;
+  const auto until = Asking::Clock::now() + kPatience;
+  std::vector<Asking> askings;
   std::error_code error;
   const std::filesystem::path sockets = ControlDirectory(ControlSocketPath("any"));
   for (std::filesystem::directory_iterator entry(sockets, error), end; !error && entry != end;
@@ -218,9 +215,15 @@ std::optional<Told> FindServed(const std::filesystem::path& file) {
     if (entry->path().extension() != ".sock") {
       continue;
     }
-    auto asked = AskWho(entry->path().string());
-    if (asked.ok() && asked->told.server.file == file && !asked->told.members.empty()) {
-      return std::move(asked->told);
+    askings.emplace_back([socket = entry->path().string()] {
+      auto asked = AskWho(socket, {.silence = kPatience});
+      return asked.ok() ? std::optional(std::move(asked->told)) : std::nullopt;
+    });
+  }
+  for (Asking& asking : askings) {
+    auto told = asking.Wait(until).value_or(std::nullopt);
+    if (told && told->server.file == file && !told->members.empty()) {
+      return told;
     }
   }
   return std::nullopt;
@@ -261,11 +264,17 @@ Result<ServerLink> ConnectServerOf(const MountEntry& mount) {
 }
 
 std::optional<Server> FindServer(const ArrayFile& file) {
-  return FindServerIf(file, true);
+  const auto answers = WhoAnswers(file);
+  return answers.ok() && !answers->of_copy ? std::optional(answers->server) : std::nullopt;
 }
 
-std::optional<Server> FindServerOfCopy(const ArrayFile& file) {
-  return FindServerIf(file, false);
+Result<Answering> WhoAnswers(const ArrayFile& file) {
+  auto asked = AskWho(ControlSocketPath(file.uuid));
+  if (!asked.ok()) {
+    return Fail(std::move(asked).error());
+  }
+  const bool serves = CheckServes(asked->told, file).ok();
+  return Answering{std::move(asked->told.server), !serves};
 }
 
 Result<Json> AskServer(const ArrayFile& file, const Json& request,

@@ -45,8 +45,14 @@ Result<ServerLink> ConnectServerOf(const MountEntry& mount);
 
 // The same as ConnectServer, only to know. nullopt also where it cannot be told.
 std::optional<Server> FindServer(const ArrayFile& file);
-// Who serves another array with its UUID: one is a copy of the other.
-std::optional<Server> FindServerOfCopy(const ArrayFile& file);
+
+// Who serves an array with its UUID.
+struct Answering {
+  Server server;
+  bool of_copy = false;  // that is another array: one is a copy of the other
+};
+// Errors as ControlClient::Connect.
+Result<Answering> WhoAnswers(const ArrayFile& file);
 
 // The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer.
 Result<Json> AskServer(const ArrayFile& file, const Json& request,

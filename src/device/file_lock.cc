@@ -7,13 +7,14 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 #include <thread>
+
+#include "base/process_life.h"
 
 namespace eplog {
 namespace {
@@ -27,42 +28,6 @@ std::string ReadLine(const fs::path& path) {
   std::string line;
   std::getline(in, line);
   return line;
-}
-
-bool KillPending(const fs::path& process) {
-  std::ifstream in(process / "status");
-  std::string key;
-  std::string value;
-  while (in >> key && std::getline(in, value)) {
-    if (key == "SigPnd:" || key == "ShdPnd:") {
-      const uint64_t pending = std::strtoull(value.c_str(), nullptr, 16);
-      if ((pending >> (SIGKILL - 1) & 1) != 0) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-// Whether the process can still issue requests.
-bool Alive(pid_t pid) {
-  constexpr unsigned long kExiting = 0x4;  // PF_EXITING of linux/sched.h
-  const fs::path process = fs::path("/proc") / std::to_string(pid);
-  const std::string line = ReadLine(process / "stat");
-  const size_t end_of_name = line.rfind(')');
-  if (end_of_name == std::string::npos) {
-    return false;
-  }
-  std::istringstream rest(line.substr(end_of_name + 1));
-  char state = 'X';
-  long ignored = 0;
-  unsigned long flags = 0;
-  rest >> state;
-  for (int field = 0; field < 5; ++field) {  // parent, group, session, terminal, its group
-    rest >> ignored;
-  }
-  rest >> flags;
-  return state != 'Z' && state != 'X' && (flags & kExiting) == 0 && !KillPending(process);
 }
 
 // Whether a descriptor of the process is this file. /proc/locks names the device of the file
@@ -106,9 +71,8 @@ std::string WhyClaimed(const std::string& path, const struct stat& file) {
   return {};
 }
 
-}  // namespace
-
-std::optional<LockHolder> FindLockHolder(const struct stat& file) {
+// A process that does something still, or one that is only at its end.
+std::optional<LockHolder> FindHolder(const struct stat& file, bool acts) {
   std::ifstream locks("/proc/locks");
   std::string line;
   while (std::getline(locks, line)) {
@@ -125,12 +89,18 @@ std::optional<LockHolder> FindLockHolder(const struct stat& file) {
     }
     const bool same_device =
         makedev(major_number, minor_number) == file.st_dev || HasOpen(pid, file);
-    if (same_device && Alive(pid)) {
+    if (same_device && ProcessActs(pid) == acts) {
       return LockHolder{pid, ReadLine(fs::path("/proc") / std::to_string(pid) / "comm"),
                         kind == 'R'};
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<LockHolder> FindLockHolder(const struct stat& file) {
+  return FindHolder(file, /*acts=*/true);
 }
 
 std::string DescribeHolder(const std::string& path, const LockHolder& holder) {
@@ -140,6 +110,23 @@ std::string DescribeHolder(const std::string& path, const LockHolder& holder) {
   }
   return text;
 }
+
+namespace {
+
+// By nobody who does anything any more, as far as can be seen.
+std::string WhyLocked(const std::string& path, const struct stat& file) {
+  const auto dying = FindHolder(file, /*acts=*/false);
+  return dying && !dying->command.empty()
+             ? path + " is still locked by process " + std::to_string(dying->pid) +
+                   ", which was killed and does not end: the kernel waits for a device of its "
+                   "that does not answer; until that does, or the machine starts anew, nobody "
+                   "can have it"
+             : path +
+                   " is locked, by a process that cannot be seen from here or by requests of "
+                   "a dead one that do not end";
+}
+
+}  // namespace
 
 Status LockFile(int fd, const std::string& path, bool shared, uint64_t wait_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
@@ -160,10 +147,7 @@ Status LockFile(int fd, const std::string& path, bool shared, uint64_t wait_ms) 
       return Fail(ErrorCode::kBusy, DescribeHolder(path, *holder));
     }
     if (late) {
-      return Fail(ErrorCode::kBusy,
-                  path +
-                      " is locked, by a process that cannot be seen from here or by requests of a "
-                      "dead one that do not end");
+      return Fail(ErrorCode::kBusy, WhyLocked(path, file));
     }
     std::this_thread::sleep_for(kPollInterval);
   }

@@ -75,7 +75,8 @@ struct ControlPatience {
 // thread.
 class ControlClient {
  public:
-  // kNotFound: nobody serves there. kBusy: somebody does, and is stopped or answers to nothing.
+  // kNotFound: nobody serves there, or one who was killed. kBusy: somebody does, and is stopped or
+  // answers to nothing.
   // kUnsupported: what is there is not believed: the directory must be ours or root's, and closed
   // to others for writing, and so must be the process that listens.
   [[nodiscard]] static Result<ControlClient> Connect(const std::string& socket_path,
@@ -88,11 +89,16 @@ class ControlClient {
   // an Error with the server's code and line.
   [[nodiscard]] Result<Json> Request(const Json& request,
                                      const std::function<void(uint64_t, uint64_t)>& progress = {});
+  // The same for what takes no time. kBusy: nothing came for as long as the patience lasts.
+  [[nodiscard]] Result<Json> RequestSoon(const Json& request);
   // Of the process at the other end; 0: it cannot be told.
   [[nodiscard]] int pid() const;
 
  private:
   class Connection;
+  enum class Wait : uint8_t { kForWork, kSoon };
+  Result<Json> Ask(const Json& request, const std::function<void(uint64_t, uint64_t)>& progress,
+                   Wait wait);
   explicit ControlClient(std::unique_ptr<Connection> connection);
   std::unique_ptr<Connection> connection_;
 };

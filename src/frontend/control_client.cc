@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/process_life.h"
 #include "frontend/control.h"
 #include "frontend/peer.h"
 #include "frontend/server_mark.h"
@@ -138,13 +139,19 @@ ControlClient::Connection::Seen ControlClient::Connection::Wait(
 // carries out none.
 Status ControlClient::Connection::CheckRuns() {
   const char state = ProcessState(peer_.pid);
-  if (state != 'T' && state != 't') {
+  const bool killed = state != '\0' && !ProcessActs(peer_.pid);
+  if (state != 'T' && state != 't' && !killed) {
     stopped_since_ = Clock::time_point::max();
     return OkStatus();
   }
   stopped_since_ = std::min(stopped_since_, Clock::now());
   if (Clock::now() - stopped_since_ < kStopped) {
     return OkStatus();
+  }
+  if (killed) {
+    return Fail(
+        Silent("was killed and does not end: the kernel waits for a device of its that "
+               "does not answer"));
   }
   return Fail(Silent("is stopped; kill -CONT " + std::to_string(peer_.pid) + " lets it go on"));
 }
@@ -294,9 +301,20 @@ int ControlClient::pid() const {
 
 Result<Json> ControlClient::Request(const Json& request,
                                     const std::function<void(uint64_t, uint64_t)>& progress) {
+  return Ask(request, progress, Wait::kForWork);
+}
+
+Result<Json> ControlClient::RequestSoon(const Json& request) {
+  return Ask(request, {}, Wait::kSoon);
+}
+
+Result<Json> ControlClient::Ask(const Json& request,
+                                const std::function<void(uint64_t, uint64_t)>& progress,
+                                Wait wait) {
   EPLOG_TRY(connection_->Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
   while (true) {
-    const Result<std::string> line = connection_->Line();
+    const Result<std::string> line =
+        wait == Wait::kSoon ? connection_->LineSoon() : connection_->Line();
     if (!line.ok()) {
       return Fail(line.error());
     }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/process_life.h"
 #include "base/read_text.h"
 
 namespace eplog {
@@ -48,8 +49,9 @@ bool PeerIsAlive(int fd) {
   if (!known) {
     return true;
   }
-  const char state = ProcessState(peer.pid);
-  return state != 'Z' && state != 'X' && (::kill(peer.pid, 0) == 0 || errno != ESRCH);
+  // One in another PID namespace has no state here.
+  return ProcessState(peer.pid) == '\0' ? ::kill(peer.pid, 0) == 0 || errno != ESRCH
+                                        : ProcessActs(peer.pid);
 }
 
 }  // namespace eplog

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/process_life.h"
 #include "frontend/peer.h"
 
 namespace eplog {
@@ -77,7 +78,7 @@ ServerLife LifeOf(const ServerMark& mark) {
   if (state == 0 || ProcessStarted(mark.pid) != mark.started) {
     return ServerLife::kGone;
   }
-  return state == 'Z' || state == 'X' ? ServerLife::kDying : ServerLife::kRuns;
+  return ProcessActs(mark.pid) ? ServerLife::kRuns : ServerLife::kDying;
 }
 
 }  // namespace eplog

@@ -33,7 +33,7 @@ void RemoveServerMark(const std::string& socket_path);
 enum class ServerLife : uint8_t {
   kRuns,
   // It was killed and does not end: a thread of it waits in the kernel for something that waits for
-  // it. Its descriptors stay open meanwhile.
+  // it, or for a device that does not answer. Its descriptors stay open meanwhile.
   kDying,
   kGone,
 };

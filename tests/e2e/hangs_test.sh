@@ -15,12 +15,14 @@ DAEMON=
 
 cleanup() {
   cd /
+  fsfreeze -u "$WORK/disk" 2>/dev/null  # first: till then nothing that waits for it can end
   [ -n "$DAEMON" ] && kill -CONT "$DAEMON" 2>/dev/null
   if mountpoint -q "$WORK/mnt" 2>/dev/null; then
     timeout 60 "$EPLOG" umount "$WORK/mnt" >/dev/null 2>&1
     [ -n "$DAEMON" ] && kill -9 "$DAEMON" 2>/dev/null
     umount -l "$WORK/mnt" 2>/dev/null
   fi
+  umount -l "$WORK/disk" 2>/dev/null
   rm -rf "$WORK"
 }
 trap cleanup EXIT
@@ -104,6 +106,51 @@ run 3 soon "$EPLOG" status a
 run 0 soon cmp -n 4194304 content mnt/v
 run 0 soon "$EPLOG" umount mnt
 DAEMON=
+
+section "a serving process that was killed while a member hangs"
+frozen_member() {  # array k: its ssd1 lies on a file system of its own, which can be frozen
+  [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
+  truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir disk && mount -o loop disk.img disk || return 1
+  run 0 "$EPLOG" create k --level 5 --ssds 3 --logs 1 --device-size 24M --log-size 8M
+  run 0 "$EPLOG" volume create k v 16M
+  mv k/ssd1 disk/ssd1
+  sed -i "s|path = \"ssd1\"|path = \"$WORK/disk/ssd1\"|" k/array.toml
+}
+hangs_in_kernel() { grep -q '^State:.*D' /proc/"$1"/task/*/status; }
+if ! frozen_member; then
+  say "  not looked at: needs root, loop devices and fsfreeze"
+else
+  run 0 soon "$EPLOG" mount k mnt
+  pid=$("$EPLOG" status k --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+  fsfreeze -f disk
+  dd if=/dev/urandom of=mnt/v bs=64k count=200 conv=notrunc,fsync status=none 2>/dev/null &
+  for ((i = 0; i < 600; ++i)); do
+    hangs_in_kernel "$pid" && break
+    sleep 0.1
+  done
+  kill -9 "$pid"
+  # What served it is dead: the mount goes, and whoever asks for the array is told why he cannot have it.
+  run 0 soon "$EPLOG" umount mnt
+  if grep -q " $WORK/mnt " /proc/self/mounts; then
+    fail "the dead mount stays"
+  else
+    wait  # for the writer: nobody will answer it, and it was told so
+  fi
+  refused 1 "is still locked by process $pid, which was killed and does not end: the kernel waits" soon "$EPLOG" mount k mnt --without ssd1
+  refused 1 "is still locked by process $pid, which was killed" soon "$EPLOG" status k
+  # Nor does it keep others waiting.
+  mkdir broken && printf 'uuid = "' >broken/array.toml
+  refused 1 "broken/array.toml:1: " soon "$EPLOG" status broken
+  fsfreeze -u disk
+  for ((i = 0; i < 600; ++i)); do
+    [ -e "/proc/$pid" ] || break
+    sleep 0.1
+  done
+  run 0 soon "$EPLOG" mount k mnt
+  run 0 soon "$EPLOG" umount mnt
+  run 0 soon "$EPLOG" check k
+  umount disk
+fi
 
 [ $FAILURES -eq 0 ] || { say "$FAILURES failures"; exit 1; }
 say "passed"
