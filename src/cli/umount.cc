@@ -6,12 +6,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/array_file.h"
 #include "cli/bounded_call.h"
@@ -59,10 +61,31 @@ Result<ServerLink> Connect(const std::function<Result<ServerLink>()>& connect) {
   return link;
 }
 
+bool IsMounted(const Server& server) {
+  const std::vector<MountEntry> mounts = ReadMountTable();
+  return server.mount == 0 ||
+         std::any_of(mounts.begin(), mounts.end(),
+                     [&](const MountEntry& mount) { return mount.device == server.mount; });
+}
+
+// An array that had stopped, or stops while it is closed, is unmounted all the same: nothing more
+// can be done with it. An error nevertheless, since who writes, unmounts and goes on would take it
+// for durable.
 Status EndServing(ServerLink link) {
   const OtherProcess process(link.server.pid);
-  EPLOG_TRY(link.client.Request({{"verb", kVerb}}));
-  if (!process.WaitForEnd(kWaitForEndMs)) {
+  const auto closed = link.client.Request({{"verb", kVerb}});
+  if (!closed.ok() && IsMounted(link.server)) {
+    return Fail(closed.error());
+  }
+  const bool ended = process.WaitForEnd(kWaitForEndMs);
+  if (!closed.ok()) {
+    return Fail(
+        closed.error().code,
+        fmt::format("unmounted '{}' from {}, but it was not closed: {}; what was flushed is "
+                    "safe, what was written after that is not durable",
+                    link.server.name, link.server.directory, closed.error().ToString()));
+  }
+  if (!ended) {
     Warn(kVerb, fmt::format("all is durable, but process {} still runs", link.server.pid));
   }
   Print(fmt::format("unmounted '{}' from {}", link.server.name, link.server.directory));
