@@ -2,11 +2,13 @@
 // the calling process, so that complaints come at once; the serving process opens the array, under
 // its locks.
 #include <fmt/format.h>
+#include <stdio_ext.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -346,6 +348,17 @@ std::string Welcome(const ArrayFile& file, const MountCommand& command) {
                      command.read_only ? ", read-only" : "", command.directory, next);
 }
 
+// The array is mounted, and nobody could be told: the error says so.
+int ReportUntold(const ArrayFile& file, const MountCommand& command) {
+  ::__fpurge(stdout);  // it would be tried again, and complained of again, at the end
+  std::clearerr(stdout);
+  return ReportError(kVerb, {.code = ErrorCode::kIo,
+                             .message = fmt::format(
+                                 "mounted '{}' at {}, but standard output cannot be written to; "
+                                 "eplog umount {} ends it",
+                                 file.name, command.directory, ShellWord(command.directory))});
+}
+
 // Beside the control socket; what the serving process says at its end.
 std::string LogPath(const ArrayFile& file) {
   const std::string socket = ControlSocketPath(file.uuid);
@@ -408,6 +421,9 @@ int RunMount(const MountCommand& command) {
   } else if (status == kDone && !command.foreground) {
     (*directory)->Keep();
     Print(Welcome(*file, command));
+    if (std::fflush(stdout) != 0) {
+      return ReportUntold(*file, command);
+    }
   }
   return status;
 }

@@ -160,6 +160,14 @@ mountpoint -q deep/mnt && fail "still mounted"
 refused 1 "nothing of ours is mounted at deep/mnt" "$EPLOG" umount deep/mnt
 refused 1 "a is not mounted" "$EPLOG" umount a
 
+section "mounted, and nobody can be told"
+"$EPLOG" mount a mnt >/dev/full 2>"$WORK/err"
+status=$?
+if [ $status -ne 1 ] || [ "$(wc -l <err)" -ne 1 ] || ! grep -q "mounted 'a' at mnt, but standard output cannot be written to; eplog umount mnt ends it" err; then
+  fail "mount to a full device: $status, $(cat err)"
+fi
+run 0 "$EPLOG" umount mnt
+
 section "check, commit, checkpoint, inspect without a mount"
 unchanged a run 0 "$EPLOG" check a
 out_has "all is well"
