@@ -69,6 +69,10 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
   EPLOG_TRY(CheckCandidate(file, path, probed->identity));
+  if (const auto needed = SizeNeeded(file, index); needed.ok() && probed->size_bytes < *needed) {
+    return Fail(ErrorCode::kInvalidArgument,
+                TooSmallFor(MemberName(file, index), *needed, path.string(), *probed));
+  }
   NewDevice device;
   device.probed = *probed;
   if (IdentifySpare(file.uuid, path, *probed).kind == SpareKind::kSpare) {

@@ -45,17 +45,25 @@ std::string RolesText(SpareRoles roles) {
 
 // ---------------------------------------------------------------------------------------- add
 
-Status CheckRole(const SpareCommand& command, const Geometry& g, uint64_t size_bytes) {
-  const SpareRoles roles = RolesFor(g, size_bytes);
+uint64_t SizeToMake(const SpareCommand& command, const Geometry& g) {
+  return command.role == "ssd"   ? g.ssd_bytes()
+         : command.role == "log" ? g.log_bytes()
+                                 : std::max(g.ssd_bytes(), g.log_bytes());
+}
+
+Status CheckRole(const SpareCommand& command, const Geometry& g, const ProbedDevice& probed) {
+  const SpareRoles roles = RolesFor(g, probed.size_bytes);
   if (!roles.any()) {
-    return Fail(ErrorCode::kInvalidArgument, TooSmall(g, command.device, size_bytes));
+    const uint64_t needed = SizeToMake(command, g);
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}; {}", TooSmall(g, command.device, probed.size_bytes),
+                            HowToEnlarge(needed, command.device, probed)));
   }
   const bool ssd = command.role == "ssd";
   if ((ssd && !roles.ssd) || (command.role == "log" && !roles.log)) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is too small for {}: it has {} bytes and {} are needed",
-                            command.device, ssd ? "an SSD" : "a log device", size_bytes,
-                            ssd ? g.ssd_bytes() : g.log_bytes()));
+                TooSmallFor(ssd ? "an SSD" : "a log device", ssd ? g.ssd_bytes() : g.log_bytes(),
+                            command.device, probed));
   }
   return OkStatus();
 }
@@ -94,12 +102,6 @@ Status CheckFree(const SpareCommand& command, const ArrayFile& file,
   return OkStatus();
 }
 
-uint64_t SizeToMake(const SpareCommand& command, const Geometry& g) {
-  return command.role == "ssd"   ? g.ssd_bytes()
-         : command.role == "log" ? g.log_bytes()
-                                 : std::max(g.ssd_bytes(), g.log_bytes());
-}
-
 // What the keeper of a serving process does, on the array opened here.
 template <typename Change>
 auto Offline(const Superblock& member, Change change) {
@@ -133,7 +135,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
     EPLOG_TRY(CheckCandidate(file, path, probed->identity));
     EPLOG_TRY(CheckFree(command, file, path, *probed));
     EPLOG_TRY(CheckNoLaterLog(file, path, *probed));
-    EPLOG_TRY(CheckRole(command, g, probed->size_bytes));
+    EPLOG_TRY(CheckRole(command, g, *probed));
     device = *probed;
   } else {
     EPLOG_TRY(CheckNotListed(WithJoinedSpares(file), path));

@@ -75,6 +75,19 @@ std::string TooSmall(const Geometry& geometry, const std::string& path, uint64_t
       size_bytes, geometry.ssd_bytes(), geometry.log_bytes());
 }
 
+std::string HowToEnlarge(uint64_t needed_bytes, const std::string& path,
+                         const ProbedDevice& probed) {
+  return probed.block ? "give a larger one"
+                      : fmt::format("give a larger one, or make it larger: truncate -s {} {}",
+                                    needed_bytes, ShellWord(path));
+}
+
+std::string TooSmallFor(const std::string& role, uint64_t needed_bytes, const std::string& path,
+                        const ProbedDevice& probed) {
+  return fmt::format("{} is too small for {}: it has {} bytes and {} are needed; {}", path, role,
+                     probed.size_bytes, needed_bytes, HowToEnlarge(needed_bytes, path, probed));
+}
+
 SpareFound IdentifySpare(const std::string& array_uuid, const std::filesystem::path& path) {
   const auto probed = ProbeDevice(path);
   if (!probed.ok()) {

@@ -28,6 +28,12 @@ struct SpareRoles {
 SpareRoles RolesFor(const Geometry& geometry, uint64_t size_bytes);
 // One line for a device that fits none.
 std::string TooSmall(const Geometry& geometry, const std::string& path, uint64_t size_bytes);
+// What to do about a device with less than that.
+std::string HowToEnlarge(uint64_t needed_bytes, const std::string& path,
+                         const ProbedDevice& probed);
+// One line, with that, for one that does not fit this role ("ssd3"), which needs so much.
+std::string TooSmallFor(const std::string& role, uint64_t needed_bytes, const std::string& path,
+                        const ProbedDevice& probed);
 
 // What a device that is listed as a spare really is.
 enum class SpareKind : uint8_t {

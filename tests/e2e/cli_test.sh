@@ -204,6 +204,12 @@ out_has "copies written anew"
 out_has "^ssd1 has failed \(.*\): eplog replace worn ssd1 NEW puts another in its place"
 run 3 "$EPLOG" scrub worn --repair --json
 [ "$(json '[(x["name"], x["state"]) for x in d["devices_not_ok"]]')" = "[('ssd1', 'failed')]" ] || fail "devices_not_ok"
+truncate -s 0 worn/new
+refused 2 "worn/new is too small for ssd1: it has 0 bytes and [0-9]+ are needed; give a larger one, or make it larger: truncate -s [0-9]+ $WORK/worn/new" "$EPLOG" replace worn ssd1 worn/new
+refused 2 "worn/new is too small for every role: .*; give a larger one, or make it larger: truncate -s [0-9]+ worn/new" "$EPLOG" spare add worn worn/new
+# shellcheck disable=SC2046
+$(sed -n 's/.*make it larger: //p' "$WORK/err")  # as it was told
+run 0 "$EPLOG" replace worn ssd1 worn/new
 run 0 "$EPLOG" umount mnt
 rm -rf worn
 
