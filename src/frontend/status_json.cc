@@ -111,7 +111,8 @@ Json DeviceToJson(const DeviceStatus& device) {
       {"corrupt_chunks", device.corrupt_chunks},
       {"latency_us_p99", device.latency_us_p99},
   };
-  if (!device.failed_because.empty()) {
+  // Of one that is well again it would be taken for the state.
+  if (!device.failed_because.empty() && device.state != DeviceState::kOk) {
     json["failed_because"] = device.failed_because;
   }
   if (!device.direct) {

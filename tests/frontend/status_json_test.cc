@@ -125,6 +125,18 @@ std::string TrafficText(int first) {
   return text + "}";
 }
 
+// Said beside "ok" it would be taken for what is so now.
+TEST(StatusJson, WhyADeviceWasLostIsSaidUntilItIsWellAgain) {
+  DeviceStatus ssd;
+  ssd.failed_because = "it was away";
+  for (const auto state : {DeviceState::kFailed, DeviceState::kMissing, DeviceState::kRebuilding}) {
+    ssd.state = state;
+    EXPECT_EQ(DeviceToJson(ssd).value("failed_because", ""), "it was away");
+  }
+  ssd.state = DeviceState::kOk;
+  EXPECT_FALSE(DeviceToJson(ssd).contains("failed_because"));
+}
+
 TEST(StatusJson, GoldenDocument) {
   const std::string want =
       R"({"array":{"uuid":"01234567-89ab-4cde-8f01-23456789abcd","name":"demo","level":6,)"
