@@ -86,14 +86,30 @@ struct Asked {
   ControlClient client;
 };
 
-// kNotFound: nobody serves an array with this UUID.
-Result<Asked> AskWho(const std::string& socket, ControlPatience patience = {}) {
+// Asks again, over a new connection, for as long as too many ask at once, and not for ever. `ask`
+// says whether it was sent `away` for that.
+template <typename Answer>
+Answer InTurn(const std::function<Answer(bool& away)>& ask) {
+  constexpr milliseconds kBetween(200);
+  const auto until = std::chrono::steady_clock::now() + ControlPatience().silence;
+  while (true) {
+    bool away = false;
+    Answer answer = ask(away);
+    if (!away || std::chrono::steady_clock::now() >= until) {
+      return answer;
+    }
+    std::this_thread::sleep_for(kBetween);
+  }
+}
+
+Result<Asked> AskWhoOnce(const std::string& socket, ControlPatience patience, bool& away) {
   try {
     auto client = ControlClient::Connect(socket, patience);
     if (!client.ok()) {
       return Fail(std::move(client).error());
     }
     const auto answer = client->RequestSoon({{"verb", kServing}});
+    away = client->sent_away();
     EPLOG_TRY(answer);
     Told told = ReadTold(*answer);
     told.server.pid = client->pid() != 0 ? client->pid() : told.server.pid;
@@ -102,6 +118,11 @@ Result<Asked> AskWho(const std::string& socket, ControlPatience patience = {}) {
     return Fail(ErrorCode::kCorrupt,
                 std::string("the serving process says nonsense of itself: ") + error.what());
   }
+}
+
+// kNotFound: nobody serves an array with this UUID.
+Result<Asked> AskWho(const std::string& socket, ControlPatience patience = {}) {
+  return InTurn<Result<Asked>>([&](bool& away) { return AskWhoOnce(socket, patience, away); });
 }
 
 // What the devices of an array tell of who serves it.
@@ -279,11 +300,15 @@ Result<Answering> WhoAnswers(const ArrayFile& file) {
 
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress) {
-  auto link = ConnectServer(file);
-  if (!link.ok()) {
-    return Fail(std::move(link).error());
-  }
-  return link->client.Request(request, progress);
+  return InTurn<Result<Json>>([&](bool& away) -> Result<Json> {
+    auto link = ConnectServer(file);
+    if (!link.ok()) {
+      return Fail(std::move(link).error());
+    }
+    auto answer = link->client.Request(request, progress);
+    away = link->client.sent_away();
+    return answer;
+  });
 }
 
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument) {

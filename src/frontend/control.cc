@@ -27,8 +27,9 @@ namespace {
 // More than that, and those that wait for nothing go.
 constexpr size_t kMaxConnections = 64;
 constexpr uint64_t kAcceptRetryUs = 100'000;
-// Who has just come is about to ask.
-constexpr uint64_t kIdleUs = 100'000;
+// Who has just come, or was answered, is about to ask: he may be looking at devices before that,
+// and a machine may be busy.
+constexpr uint64_t kIdleUs = 2'000'000;
 
 // Names never reach an error line unless they are valid text: invalid bytes are replaced.
 std::string Dump(const Json& json) {
@@ -42,9 +43,20 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+Json ErrorAnswer(const Error& error) {
+  return {{"ok", false}, {"error", OneLine(error.ToString())}, {"code", ErrorCodeName(error.code)}};
+}
+
 std::string ErrorLine(const Error& error) {
-  return Dump(
-      {{"ok", false}, {"error", OneLine(error.ToString())}, {"code", ErrorCodeName(error.code)}});
+  return Dump(ErrorAnswer(error));
+}
+
+// For one who is hung up on: what he may just be asking was not read, and is not carried out.
+std::string SentAwayLine() {
+  Json answer = ErrorAnswer({.code = ErrorCode::kBusy,
+                             .message = "the serving process is asked by too many at once: again"});
+  answer["again"] = true;
+  return Dump(answer);
 }
 
 Result<sockaddr_un> Address(const std::string& path) {
@@ -206,6 +218,10 @@ ControlServer::Impl::Room ControlServer::Impl::MakeRoom() {
   }
   leaves->evicted = true;
   leaves->broken = true;
+  if (!leaves->answering) {
+    const std::string away = SentAwayLine();
+    static_cast<void>(::send(leaves->fd, away.data(), away.size(), MSG_NOSIGNAL));
+  }
   ::shutdown(leaves->fd, SHUT_RDWR);  // its task ends
   return Room::kThere;
 }
@@ -215,7 +231,7 @@ Task<void> ControlServer::Impl::Serve(Connection& connection) {
     std::string line;
     Task<bool> reading = ReadLine(connection, line);
     const bool got_line = co_await reading;
-    if (!got_line) {
+    if (!got_line || connection.evicted) {
       break;
     }
     connection.answering = true;

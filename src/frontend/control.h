@@ -6,8 +6,10 @@
 // {"progress":[done,total]}, then one of
 //   {"ok":true,"result":...}
 //   {"ok":false,"error":"one line","code":"busy"}
-// and may send its next request. At most 64 are connected: one more, and the one that has waited
-// for nothing for longest is hung up on; if all have a verb in progress, the new one is told so.
+// and may send its next request. At most 64 are connected: one more waits until another has ended
+// or waited for nothing for two seconds, who is told
+//   {"ok":false,"error":"one line","code":"busy","again":true}
+// and hung up on; if all have a verb in progress, the new one is told so.
 // This file knows lines and sockets, not verbs. Beside the socket stands who listens
 // (server_mark.h).
 #pragma once
@@ -91,6 +93,9 @@ class ControlClient {
                                      const std::function<void(uint64_t, uint64_t)>& progress = {});
   // The same for what takes no time. kBusy: nothing came for as long as the patience lasts.
   [[nodiscard]] Result<Json> RequestSoon(const Json& request);
+  // The last request was not read, since too many are connected: it may be made again, over a
+  // connection of its own.
+  [[nodiscard]] bool sent_away() const { return sent_away_; }
   // Of the process at the other end; 0: it cannot be told.
   [[nodiscard]] int pid() const;
 
@@ -101,6 +106,7 @@ class ControlClient {
                    Wait wait);
   explicit ControlClient(std::unique_ptr<Connection> connection);
   std::unique_ptr<Connection> connection_;
+  bool sent_away_ = false;
 };
 
 // Connect, one request, and hang up.

@@ -311,12 +311,13 @@ Result<Json> ControlClient::RequestSoon(const Json& request) {
 Result<Json> ControlClient::Ask(const Json& request,
                                 const std::function<void(uint64_t, uint64_t)>& progress,
                                 Wait wait) {
-  EPLOG_TRY(connection_->Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+  const Status sent =
+      connection_->Send(request.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   while (true) {
     const Result<std::string> line =
         wait == Wait::kSoon ? connection_->LineSoon() : connection_->Line();
     if (!line.ok()) {
-      return Fail(line.error());
+      return Fail(sent.ok() ? line.error() : sent.error());  // nor a word at parting
     }
     const Json answer = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
     if (!answer.is_object()) {
@@ -328,6 +329,7 @@ Result<Json> ControlClient::Ask(const Json& request,
       }
       continue;
     }
+    sent_away_ = answer.contains("again") && answer["again"] == true;
     const auto ok = answer.find("ok");
     if (ok != answer.end() && *ok == true) {
       const auto result = answer.find("result");

@@ -35,6 +35,17 @@ run 0 "$EPLOG" umount mnt
 run 0 limited -Sn 20 "$EPLOG" mount a mnt  # soft: raised
 run 0 "$EPLOG" umount mnt
 
+section "many at once"
+run 0 "$EPLOG" mount a mnt
+for i in $(seq 300); do
+  ("$EPLOG" commit a >"$WORK/many.$i" 2>&1 || echo "exit status $?" >>"$WORK/many.$i.failed") &
+done
+wait
+for failed in "$WORK"/many.*.failed; do
+  [ -e "$failed" ] && fail "one of 300 verbs: $(cat "${failed%.failed}" "$failed")"
+done
+run 0 "$EPLOG" umount mnt
+
 section "address space"
 PLAIN=1  # a build with sanitizers takes all of it
 limited -v 640000 env -u ASAN_OPTIONS -u TSAN_OPTIONS "$EPLOG" --version >/dev/null 2>&1 || PLAIN=0  # no report of a sanitizer

@@ -312,6 +312,9 @@ TEST_F(ControlTest, IdleConnectionsGiveWay) {
     const Result<Json> answer = ControlRequest(path_, {{"verb", "echo"}});
     EXPECT_TRUE(answer.ok()) << answer.error().ToString();
   }
+  // Who had asked for nothing is told why he was hung up on, and that he may ask again.
+  EXPECT_NE(idle[0]->Receive(1).find("\"again\":true"), std::string::npos);
+  EXPECT_EQ(idle[1]->Receive(1).find("\"result\""), std::string::npos);
   // The newest are still there.
   idle[198]->Send("{\"verb\":\"echo\"}\n");
   EXPECT_EQ(idle[198]->Receive(1), "{\"ok\":true,\"result\":{\"verb\":\"echo\"}}\n");
