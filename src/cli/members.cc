@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/bounded_call.h"
+#include "cli/console.h"
 #include "cli/probe.h"
 #include "cli/spares.h"
 #include "cli/typed_path.h"
@@ -144,6 +145,15 @@ std::vector<MemberPath> Wanted(const ArrayFile& array, std::vector<std::string>&
 
 }  // namespace
 
+tl::unexpected<Error> FailReadOnlyBelow(const ArrayFile& file,
+                                        const std::vector<std::string>& left_out) {
+  return Fail(
+      ErrorCode::kReadOnly,
+      fmt::format("the members of '{}' lie on a read-only file system: make it writable, or "
+                  "only read: eplog mount {} DIR --read-only ({})",
+                  file.name, ShellWord(file.Argument().string()), fmt::join(left_out, "; ")));
+}
+
 std::vector<Device*> Members::Pointers() const {
   std::vector<Device*> out;
   for (const Member& member : opened) {
@@ -209,12 +219,18 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
     } else if (StopsOpening(opened.error())) {
       refused = refused ? refused : opened.error();
     } else {
-      members.left_out.push_back(
-          fmt::format("{} is missing: {}", wanted[i].name, opened.error().ToString()));
+      const bool read_only = opened.error().errno_value == EROFS;
+      members.read_only_below = members.read_only_below || read_only;
+      members.left_out.push_back(fmt::format("{} {}: {}", wanted[i].name,
+                                             read_only ? "cannot be written" : "is missing",
+                                             opened.error().ToString()));
     }
   }
   if (refused) {
     return Fail(std::move(*refused));
+  }
+  if (members.opened.empty() && members.read_only_below) {
+    return FailReadOnlyBelow(array, members.left_out);
   }
   if (members.opened.empty()) {
     return Fail(ErrorCode::kNotFound,

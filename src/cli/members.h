@@ -43,6 +43,7 @@ struct Member {
 struct Members {
   std::vector<Member> opened;         // those that could be
   std::vector<std::string> left_out;  // one line a member that could not: which one, and why
+  bool read_only_below = false;       // some could not, since what they lie on is read-only
 
   [[nodiscard]] std::vector<Device*> Pointers() const;
 };
@@ -50,9 +51,13 @@ struct Members {
 // Open every member that array.toml lists, or that a spare has become. A member that is not there,
 // cannot be opened, does not answer, or is the same device as another is reported in `left_out`.
 // Fails if one is held by another process (kBusy, naming it), if this process may open no more, or
-// if there is none at all. Blocks, but not for ever. The loop may die before Members, not while
-// requests are on their way.
+// if there is none at all (kReadOnly: to be written). Blocks, but not for ever. The loop may die
+// before Members, not while requests are on their way.
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file, const MemberOptions& options);
+
+// kReadOnly, with what to do.
+tl::unexpected<Error> FailReadOnlyBelow(const ArrayFile& file,
+                                        const std::vector<std::string>& left_out);
 
 // One device, with these options: OpenFile, which blocks as long as that and may be called on any
 // thread, and what belongs in front of it. kDeviceFailed: it does not answer.

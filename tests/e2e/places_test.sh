@@ -127,6 +127,24 @@ else
   say "  not looked at: needs root and tmpfs"
 fi
 
+say "== members on a read-only file system: they are not missing, and can be read"
+if [ "$(id -u)" -eq 0 ] && mkdir "$WORK/low" && mount -t tmpfs -o size=200M none "$WORK/low" 2>/dev/null; then
+  create_array --level 5 --ssds 4 --logs 1 --device-size $SSD_BYTES --log-size $LOG_BYTES
+  for name in ssd1 ssd2 ssd3; do  # not all of them: others can be opened
+    mv "$ARRAY/$name" "$WORK/low/$name" && sed -i "s|path = \"$name\"|path = \"$WORK/low/$name\"|" "$ARRAY/array.toml"
+  done
+  mount -o remount,ro "$WORK/low"
+  reads="lie on a read-only file system: make it writable, or only read: eplog mount $ARRAY DIR --read-only \(ssd1 cannot be written: .*ssd3 cannot be written"
+  refused "$reads" "$EPLOG" mount "$ARRAY" "$MNT"
+  refused "$reads" "$EPLOG" commit "$ARRAY"
+  start_daemon --read-only
+  stop_daemon
+  umount "$WORK/low"
+  rm -r "$ARRAY"
+else
+  say "  not looked at: needs root and tmpfs"
+fi
+
 say "== members that changed places: array.toml says where they are once the array was opened"
 make_array
 start_daemon
