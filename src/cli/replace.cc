@@ -69,10 +69,6 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
   const auto probed = ProbeDevice(path);
   EPLOG_TRY(probed);
   EPLOG_TRY(CheckCandidate(file, path, probed->identity));
-  if (const auto needed = SizeNeeded(file, index); needed.ok() && probed->size_bytes < *needed) {
-    return Fail(ErrorCode::kInvalidArgument,
-                TooSmallFor(MemberName(file, index), *needed, path.string(), *probed));
-  }
   NewDevice device;
   device.probed = *probed;
   if (IdentifySpare(file.uuid, path, *probed).kind == SpareKind::kSpare) {
@@ -86,6 +82,12 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
                 fmt::format("{} is {} of this array; if the array has lost it, --force takes "
                             "it as an empty device",
                             path.string(), own));
+  }
+  // Nobody is told to make another member larger: whose that is, the array says.
+  if (const auto needed = SizeNeeded(file, index);
+      own.empty() && needed.ok() && probed->size_bytes < *needed) {
+    return Fail(ErrorCode::kInvalidArgument,
+                TooSmallFor(MemberName(file, index), *needed, path.string(), *probed));
   }
   auto content = FindContent(path, *probed);
   EPLOG_TRY(content);
