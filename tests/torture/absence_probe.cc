@@ -116,6 +116,7 @@ bool World::StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSe
   Inspection inspection;
   inspection.devices = copy.Except(out);
   inspection.options = Options(hooks);
+  inspection.options.without_logs = 0;  // who gives them up has said so, also if it is struck
   inspection.tolerant = true;
   Strike strike;
   strike.moment = static_cast<Moment>(random_.Below(3));
