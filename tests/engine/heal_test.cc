@@ -56,6 +56,13 @@ class Heal : public ::testing::Test {
     const iovec part{garbage.data(), garbage.size()};
     ASSERT_TRUE(RunTask(test_->loop, memory.Write(from, std::span(&part, 1))).ok());
   }
+  // A device with so many wrong chunks is failed, and nothing is pending.
+  void FailByCount(uint32_t chunks) {
+    ASSERT_TRUE(test_->Close().ok());
+    test_->shape().max_corrupt_chunks = chunks;
+    test_->Open();
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  }
   // Some slots of a device, from the first on.
   void RotSlots(uint32_t device, uint64_t first, uint64_t count) {
     const auto bytes = test_->memory(device).bytes();
@@ -257,10 +264,7 @@ TEST_F(Heal, OneBadSectorFailsNoDevice) {
 
 // What a scrub has not come to yet may be decoded only with the device that was wrong so often.
 TEST_F(Heal, NobodyIsFailedByCountWhileAScrubStillFindsOthersWrong) {
-  ASSERT_TRUE(test_->Close().ok());
-  test_->shape().max_corrupt_chunks = 4;
-  test_->Open();
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  FailByCount(4);
   // As many devices as parity replaces are wrong beside one that is wrong often, in other rows.
   RotSlots(1, 0, 8);
   RotSlots(2, 14, 2);
@@ -277,10 +281,7 @@ TEST_F(Heal, NobodyIsFailedByCountWhileAScrubStillFindsOthersWrong) {
 
 // Nor where reads alone have met as many others as parity replaces.
 TEST_F(Heal, NobodyIsFailedByCountWhereOthersAreWrongToo) {
-  ASSERT_TRUE(test_->Close().ok());
-  test_->shape().max_corrupt_chunks = 4;
-  test_->Open();
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  FailByCount(4);
   RotSlots(2, 2, 3);
   RotSlots(3, 2, 3);
   ExpectContent("beside rot");
