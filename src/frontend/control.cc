@@ -220,7 +220,7 @@ ControlServer::Impl::Room ControlServer::Impl::MakeRoom() {
   leaves->broken = true;
   if (!leaves->answering) {
     const std::string away = SentAwayLine();
-    static_cast<void>(::send(leaves->fd, away.data(), away.size(), MSG_NOSIGNAL));
+    static_cast<void>(::send(leaves->fd, away.data(), away.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   }
   ::shutdown(leaves->fd, SHUT_RDWR);  // its task ends
   return Room::kThere;
