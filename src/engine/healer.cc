@@ -16,6 +16,12 @@ constexpr size_t kMostReported =
     65536;  // stripes in wait; more are found by the next read or scrub
 constexpr uint64_t kRetryUs = 1'000'000;
 
+// Each time that it was met.
+uint64_t WrongOf(const MemberSet& members, DeviceIndex device) {
+  const MemberCounters& counters = members.counters(device);
+  return counters.read_errors + counters.corrupt_chunks;
+}
+
 }  // namespace
 
 void Healer::Open() {
@@ -60,13 +66,32 @@ Task<void> Healer::Run() {
   running_.Done();
 }
 
+void Healer::BeginScrub() {
+  scrubbed_ = true;
+  before_scrub_.states = core_.states;
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    before_scrub_.wrong[i] = WrongOf(core_.members, DeviceIndex(i));
+  }
+}
+
 Task<void> Healer::EndScrub(bool all_right) {
   scrubbed_ = false;
-  if (all_right) {
-    wrong_devices_ = 0;
+  if (!all_right) {
+    co_return;
   }
+  mended_ = before_scrub_;
   Task<void> judging = JudgeDevices();
   co_await judging;
+}
+
+uint32_t Healer::WrongBeside(DeviceIndex device) const {
+  uint32_t count = 0;
+  for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    const DeviceIndex other(i);
+    const uint64_t mended = core_.IsCurrent(other, mended_.states) ? mended_.wrong[i] : 0;
+    count += other != device && WrongOf(core_.members, other) > mended ? 1 : 0;
+  }
+  return count;
 }
 
 // A device that fails to read again and again is failed as a whole, where the others can do
@@ -75,13 +100,11 @@ Task<void> Healer::JudgeDevices() {
   const OpenOptions& options = core_.options;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex device(i);
-    const uint64_t bit = uint64_t{1} << i;
-    if (!core_.members.live(device) || (core_.joining & bit) != 0) {
+    if (!core_.members.live(device) || (core_.joining >> i & 1) != 0) {
       wrong_chunks_[i] = 0;  // its successor begins anew
-      wrong_devices_ &= ~bit;
     }
-    const auto others = static_cast<uint32_t>(std::popcount(wrong_devices_ & ~bit));
-    if (scrubbed_ || closing_ || core_.devices_not_ok() != 0 || others >= core_.geometry.m) {
+    if (scrubbed_ || closing_ || core_.devices_not_ok() != 0 ||
+        WrongBeside(device) >= core_.geometry.m) {
       continue;
     }
     const MemberCounters& counters = core_.members.counters(device);
@@ -256,9 +279,7 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
 }
 
 void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
-  const DeviceIndex ssd = core_.geometry.SsdOf(stripe, index);
-  ++wrong_chunks_[ssd.value];
-  wrong_devices_ |= uint64_t{1} << ssd.value;
+  ++wrong_chunks_[core_.geometry.SsdOf(stripe, index).value];
   core_.Tell(EventOf(*core_.state, kind, stripe, index,
                      kind == EventKind::kCorruptionHealed ? "was wrong and has been written anew"
                                                           : "is wrong and cannot be decoded"));

@@ -44,8 +44,9 @@ class Healer {
   Task<void> Close();
 
   // A scrub that heals reads everything. Until its end nobody is failed for what was wrong: what it
-  // has not come to yet may be decoded with that device only. `all_right`: nothing wrong is left.
-  void BeginScrub() { scrubbed_ = true; }
+  // has not come to yet may be decoded with that device only. `all_right`: it has read everything,
+  // and nothing that was wrong when it began is left.
+  void BeginScrub();
   Task<void> EndScrub(bool all_right);
 
   // Something in this stripe was found wrong: it is healed soon.
@@ -68,6 +69,8 @@ class Healer {
   Task<Status> HealPending(ChunkIndex chunk, Outcome& outcome);
   Task<bool> PendingIsRight(ChunkIndex chunk);
   Task<void> JudgeDevices();
+  // Of others than this device something was wrong since all was right: more of theirs may be.
+  [[nodiscard]] uint32_t WrongBeside(DeviceIndex device) const;
   void Tell(EventKind kind, StripeIndex stripe, uint32_t index);
 
   Core& core_;
@@ -87,9 +90,14 @@ class Healer {
   // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
   // that is read again and again is one.
   std::array<uint64_t, kMaxDevices> wrong_chunks_{};
-  // Mask: devices of which a chunk was wrong since everything was last known to be right. More of
-  // theirs may be.
-  uint64_t wrong_devices_ = 0;
+  // How often something of each device was wrong, whoever met it, when a scrub began; and
+  // core_.states then, for its successor begins anew.
+  struct Met {
+    std::array<uint64_t, kMaxDevices> wrong{};
+    uint64_t states = 0;
+  };
+  Met before_scrub_;  // the one that is at work
+  Met mended_;        // the last one that left nothing wrong
   bool scrubbed_ = false;
 };
 

@@ -311,6 +311,10 @@ Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) 
     const bool differs =
         status.ok() && all && std::memcmp(stored.data(), parity[j], g.chunk_bytes) != 0;
     if ((!status.ok() && core_.members.live(g.LogDevice(j))) || differs) {
+      if (differs) {
+        core_.members.CountCorrupt(
+            g.LogDevice(j));  // its checksum is right, and nobody else says so
+      }
       Finding finding;
       finding.device = g.DeviceName(g.LogDevice(j));
       finding.what = "log chunk at place " + std::to_string(view.place) + ": " +

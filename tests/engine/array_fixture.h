@@ -16,6 +16,7 @@
 #include "device/wrappers.h"
 #include "engine/hooks.h"
 #include "eplog/array.h"
+#include "format/superblock.h"
 #include "runtime/run_task.h"
 #include "runtime/virtual_loop.h"
 
@@ -132,6 +133,12 @@ class TestArray {
   DelayDevice& delayed(uint32_t index) { return *delayed_[index]; }
   FaultDevice& faulty(uint32_t index) { return *faulty_[index]; }
   MemoryDevice& memory(uint32_t index) { return *memory_[index]; }
+  // Where the slots of each SSD begin; what is before them is metadata.
+  uint64_t SlotsOffsetBytes() {
+    const auto superblock = DecodeSuperblock(memory(0).bytes().first(kSuperblockCopyBytes));
+    EXPECT_TRUE(superblock.ok());
+    return superblock.ok() ? superblock->geometry.slots_offset_bytes : 0;
+  }
 
   VolumeId CreateVolume(const std::string& name, uint64_t size) {
     const auto id = RunTask(loop, array->CreateVolume(name, size));

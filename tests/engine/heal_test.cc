@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "format/superblock.h"
 #include "runtime/task_group.h"
 #include "tests/engine/array_fixture.h"
 
@@ -48,7 +48,7 @@ class Heal : public ::testing::Test {
   void Rot(uint32_t device) {
     const bool log = device >= kSsdCount;
     MemoryDevice& memory = test_->memory(device);
-    const uint64_t from = log ? uint64_t{64} << 10 : SlotsOffset();
+    const uint64_t from = log ? uint64_t{64} << 10 : test_->SlotsOffsetBytes();
     const Buffer garbage = test_->pool.Get(memory.size_bytes() - from);
     for (std::byte& byte : garbage.span()) {
       byte = static_cast<std::byte>(random_.Next());
@@ -67,16 +67,8 @@ class Heal : public ::testing::Test {
   void RotSlots(uint32_t device, uint64_t first, uint64_t count) {
     const auto bytes = test_->memory(device).bytes();
     for (uint64_t slot = first; slot < first + count; ++slot) {
-      bytes[SlotsOffset() + slot * kChunk + 100] ^= std::byte{1};
+      bytes[test_->SlotsOffsetBytes() + slot * kChunk + 100] ^= std::byte{1};
     }
-  }
-  uint64_t SlotsOffset() {
-    const Buffer block = test_->pool.Get(4096);
-    const iovec part{block.data(), block.size()};
-    EXPECT_TRUE(RunTask(test_->loop, test_->memory(0).Read(0, std::span(&part, 1))).ok());
-    const auto superblock = DecodeSuperblock(block.span());
-    EXPECT_TRUE(superblock.ok());
-    return superblock.ok() ? superblock->geometry.slots_offset_bytes : 0;
   }
   CheckReport Scrub(bool heal) {
     auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
@@ -106,6 +98,20 @@ class Heal : public ::testing::Test {
     both.Start(ReadStripes(10));
     Task<Status> all = both.Wait();
     co_return co_await all;
+  }
+  // The array is closed as soon as a scrub has done something.
+  Task<Status> ScrubUntilClosed() {
+    TaskGroup closing(test_->loop);
+    bool asked = false;
+    Task<Result<CheckReport>> scrub = test_->array->Scrub(true, [&](uint64_t done, uint64_t) {
+      if (done > 0 && !std::exchange(asked, true)) {
+        closing.Start(test_->array->Close());
+      }
+    });
+    const Result<CheckReport> cut = co_await scrub;
+    EXPECT_FALSE(cut.ok());
+    Task<Status> closed = closing.Wait();
+    co_return co_await closed;
   }
   void ExpectContent(const std::string& when) {
     EXPECT_EQ(test_->Read(volume_, 0, kSize) == model_, true) << when;
@@ -217,7 +223,7 @@ TEST_F(Heal, UnreadableSectorIsHealedToAnotherSlot) {
   Fault fault;
   fault.kinds = MaskOf(RequestKind::kRead);
   fault.from_then_on = true;
-  fault.range_offset_bytes = SlotsOffset();
+  fault.range_offset_bytes = test_->SlotsOffsetBytes();
   fault.range_length_bytes = uint64_t{256} << 10;
   test_->faulty(1).Add(fault);
   const CheckReport found = Scrub(true);
@@ -252,7 +258,7 @@ TEST_F(Heal, OneBadSectorFailsNoDevice) {
   Fault fault;
   fault.kinds = MaskOf(RequestKind::kRead);
   fault.from_then_on = true;
-  fault.range_offset_bytes = SlotsOffset();
+  fault.range_offset_bytes = test_->SlotsOffsetBytes();
   fault.range_length_bytes = kChunk;
   test_->faulty(1).Add(fault);
   for (int round = 0; round < 100; ++round) {
@@ -275,8 +281,68 @@ TEST_F(Heal, NobodyIsFailedByCountWhileAScrubStillFindsOthersWrong) {
   EXPECT_EQ(found.lost, 0U);
   EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
   ExpectContent("healed");
-  // Then it is: what is left is right.
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  // The next one finds that device wrong and no other: then it is.
+  RotSlots(1, 0, 40);
+  EXPECT_EQ(Scrub(true).lost, 0U);
   EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
+  ExpectContent("without it");
+}
+
+// What one read has met of others is known, though it is not healed yet.
+TEST_F(Heal, NobodyIsFailedByCountWhileOthersWaitForTheirTurn) {
+  FailByCount(4);
+  RotSlots(1, 0, 8);
+  RotSlots(2, 14, 2);
+  RotSlots(3, 14, 2);
+  ExpectContent("decoded");
+  test_->Sleep(3'000'000);
+  EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  ExpectContent("healed");
+}
+
+// So is what a scrub has found that was not to mend anything.
+TEST_F(Heal, NobodyIsFailedByCountWhereAScrubHasOnlyLooked) {
+  FailByCount(4);
+  RotSlots(2, 14, 2);
+  RotSlots(3, 14, 2);
+  EXPECT_EQ(Scrub(false).problems_found, 4U);
+  RotSlots(1, 0, 8);
+  static_cast<void>(test_->Read(volume_, 0, 12 * kStripe));
+  test_->Sleep(3'000'000);
+  EXPECT_GE(test_->array->GetStatus().devices[1].corrupt_chunks, 4U);
+  ExpectContent("afterwards");
+}
+
+// Log devices, too: without an SSD its pending chunks are decoded with them.
+TEST_F(Heal, NobodyIsFailedByCountWhereTheLogsAreWrong) {
+  ASSERT_TRUE(test_->Close().ok());
+  test_->shape().max_corrupt_chunks = 4;
+  test_->shape().auto_commit = false;
+  test_->Open();
+  Rot(kSsdCount);
+  Rot(kSsdCount + 1);
+  EXPECT_GT(Scrub(false).problems_found, 4U);
+  RotSlots(1, 9, 10);
+  static_cast<void>(test_->Read(volume_, 9 * kStripe, 10 * kStripe));
+  test_->Sleep(3'000'000);
+  EXPECT_GE(test_->array->GetStatus().devices[1].corrupt_chunks, 4U);
+  ExpectContent("afterwards");
+}
+
+// One that is cut short has not come to what it would have found.
+TEST_F(Heal, NobodyIsFailedByCountByAScrubThatIsCutShort) {
+  FailByCount(4);
+  RotSlots(1, 0, 8);
+  RotSlots(2, 14, 2);
+  RotSlots(3, 14, 2);
+  static_cast<void>(test_->Read(volume_, 30 * kStripe, kStripe));  // others are at work
+  ASSERT_TRUE(RunTask(test_->loop, ScrubUntilClosed()).ok());
+  test_->array.reset();
+  test_->Open();
+  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  ExpectContent("opened again");
 }
 
 // Nor where reads alone have met as many others as parity replaces.
