@@ -31,14 +31,6 @@
 
 namespace eplog {
 
-// Losses that are survived from here on.
-struct Exposure {
-  uint32_t further_ssd_losses = 0;
-  uint32_t further_log_losses = 0;
-  static Exposure Of(const Geometry& g, uint32_t not_ok, uint32_t logs_not_ok,
-                     uint64_t live_log_stripes);
-};
-
 class ArrayImpl final : public Array {
  public:
   ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options);
@@ -138,7 +130,12 @@ class ArrayImpl final : public Array {
   Task<void> CountRows(RowCounts& counts);
   Task<void> CountMembers(DeviceIndex ssd, uint64_t& count);
   [[nodiscard]] Standing StandingNow() const;
-  void Conclude(Standing& standing, uint32_t logs_not_ok, bool lost) const;
+  void Conclude(Standing& standing, bool lost) const;
+  // Devices, SSDs and log devices alike, that may be lost beside so many that are not ok: with one
+  // more the array stops, also where nothing is pending.
+  [[nodiscard]] uint32_t FurtherLosses(uint32_t not_ok) const {
+    return core_.geometry.m - std::min(not_ok, core_.geometry.m);
+  }
   Task<Status> PlanFail(DeviceIndex device, ChangePlan& plan);
   Task<Status> PlanReplace(const Change& change, ChangePlan& plan);
   Task<Status> PlanDelete(VolumeId id, ChangePlan& plan);

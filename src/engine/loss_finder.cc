@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engine/volumes.h"
+#include "log/log_ring.h"
 
 namespace eplog {
 
@@ -27,24 +28,28 @@ Task<LossReport> LossFinder::Find() {
   }
   for (const auto& [id, extents] : all) {
     for (const ExtentIndex extent : extents) {
-      const Volume* volume = core_.state->volumes.Find(id);
-      if (volume != nullptr && core_.state->volumes.OwnerOf(extent).volume == id) {
-        LookAt(*volume, extent);
-      }
+      Task<void> looking = LookAt(id, extent);
+      co_await looking;
       co_await core_.loop.Yield();  // thousands of rows in each
     }
   }
   co_return std::move(report_);
 }
 
-void LossFinder::LookAt(const Volume& volume, ExtentIndex extent) {
+Task<void> LossFinder::LookAt(VolumeId id, ExtentIndex extent) {
   const Geometry& g = core_.geometry;
-  const uint64_t logical = core_.state->volumes.OwnerOf(extent).logical;
   for (uint32_t s = 0; s < g.extent_stripes; ++s) {
-    const uint64_t lost = LostIn(StripeIndex(extent.value * g.extent_stripes + s));
-    const uint64_t offset = logical * g.extent_data_bytes() + s * g.stripe_data_bytes();
+    Task<uint64_t> looking = LostIn(StripeIndex(extent.value * g.extent_stripes + s));
+    const uint64_t lost = co_await looking;
+    const Volume* volume = core_.state->volumes.Find(id);
+    const VolumeTable::Owner owner = core_.state->volumes.OwnerOf(extent);
+    if (volume == nullptr || owner.volume != id) {
+      co_return;
+    }
+    const uint64_t offset =
+        uint64_t{owner.logical} * g.extent_data_bytes() + s * g.stripe_data_bytes();
     for (uint64_t mask = lost; mask != 0; mask &= mask - 1) {
-      Add(volume, offset + static_cast<uint64_t>(std::countr_zero(mask)) * g.chunk_bytes,
+      Add(*volume, offset + static_cast<uint64_t>(std::countr_zero(mask)) * g.chunk_bytes,
           g.chunk_bytes);
     }
   }
@@ -56,7 +61,7 @@ bool LossFinder::Readable(DeviceIndex ssd, SlotWord word) const {
           !core_.found_wrong.contains({ssd, core_.geometry.SlotOffset(word.slot())}));
 }
 
-uint64_t LossFinder::LostIn(StripeIndex stripe) const {
+Task<uint64_t> LossFinder::LostIn(StripeIndex stripe) {
   const Geometry& g = core_.geometry;
   uint64_t lost = 0;
   for (uint32_t i = 0; i < g.n; ++i) {
@@ -73,28 +78,46 @@ uint64_t LossFinder::LostIn(StripeIndex stripe) const {
       lost &= ~(uint64_t{1} << i);
     } else if (const auto pending = core_.state->pending.Find(chunk)) {
       const uint64_t bit = uint64_t{1} << i;
-      lost = PendingIsLost(chunk, pending->log_stripe) ? lost | bit : lost & ~bit;
+      Task<bool> looking = PendingIsLost(chunk, pending->log_stripe);
+      const bool is_lost = co_await looking;
+      lost = is_lost ? lost | bit : lost & ~bit;
     }
   }
-  return lost;
+  co_return lost;
 }
 
-bool LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) const {
+Task<bool> LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) {
   const Geometry& g = core_.geometry;
   if (Readable(g.SsdOf(chunk), core_.state->Latest(chunk).word)) {
-    return false;
+    co_return false;
   }
   const LogStripeView view = core_.state->pending.View(id);
   uint32_t missing = 0;
-  for (uint32_t j = 0; j < g.m; ++j) {
-    const DeviceIndex log = g.LogDevice(j);
-    const bool there = core_.members.live(log) && !core_.found_wrong.contains({log, view.place});
-    missing += there ? 0 : 1;
-  }
   for (const LogStripeMember& member : view.members) {
     missing += Readable(g.SsdOf(member.chunk), member.word) ? 0 : 1;
   }
-  return missing > g.m;
+  for (uint32_t j = 0; j < g.m; ++j) {
+    Task<bool> looking = LogChunkIsThere(j, view);
+    const bool there = co_await looking;
+    missing += there ? 0 : 1;
+  }
+  co_return missing > g.m;
+}
+
+// One that joined has what was logged since, and nothing tells from when on: it is read.
+Task<bool> LossFinder::LogChunkIsThere(uint32_t j, const LogStripeView& view) {
+  const Geometry& g = core_.geometry;
+  const DeviceIndex log = g.LogDevice(j);
+  if (!core_.members.live(log) || core_.found_wrong.contains({log, view.place})) {
+    co_return false;
+  }
+  if ((core_.joining >> log.value & 1) == 0) {
+    co_return true;
+  }
+  const Buffer chunk = core_.pool.Get(g.chunk_bytes);
+  Task<Status> reading = ReadLog(core_.members, g, log, view.place, chunk.span());
+  const Status read = co_await reading;
+  co_return read.ok() && core_.checksum(chunk.span()) == view.log_crcs[j];
 }
 
 void LossFinder::Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes) {

@@ -1,6 +1,6 @@
 // LossFinder: which parts of volumes cannot be read since more than m devices are missing (P7).
-// From the tables, and from what recovery found wrong of the newest entries: it reads no chunk, so
-// it knows nothing of rot.
+// From the tables, and from what recovery found wrong of the newest entries: it reads no chunk but
+// of a log device that is not whole, so it knows nothing of rot.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,21 @@ namespace eplog {
 
 class LossFinder {
  public:
-  LossFinder(const Core& core, const ChunkReader& reader) : core_(core), reader_(reader) {}
+  LossFinder(Core& core, const ChunkReader& reader) : core_(core), reader_(reader) {}
 
   Task<LossReport> Find();
 
  private:
-  void LookAt(const Volume& volume, ExtentIndex extent);
+  Task<void> LookAt(VolumeId id, ExtentIndex extent);
   [[nodiscard]] bool Readable(DeviceIndex ssd, SlotWord word) const;
   // Bit i: data chunk i of the stripe.
-  [[nodiscard]] uint64_t LostIn(StripeIndex stripe) const;
-  [[nodiscard]] bool PendingIsLost(ChunkIndex chunk, LogStripeId id) const;
+  Task<uint64_t> LostIn(StripeIndex stripe);
+  Task<bool> PendingIsLost(ChunkIndex chunk, LogStripeId id);
+  // `view` lives until the task ends.
+  Task<bool> LogChunkIsThere(uint32_t j, const LogStripeView& view);
   void Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes);
 
-  const Core& core_;
+  Core& core_;
   const ChunkReader& reader_;
   LossReport report_;
 };

@@ -17,14 +17,6 @@ constexpr size_t kLogStripesAtOnce = 1024;
 
 }  // namespace
 
-Exposure Exposure::Of(const Geometry& g, uint32_t not_ok, uint32_t logs_not_ok,
-                      uint64_t live_log_stripes) {
-  // Any m of all devices may fail; and with nothing pending the log protects nothing that the
-  // parity does not.
-  const uint32_t further = g.m - std::min(not_ok, g.m);
-  return {further, live_log_stripes == 0 ? g.m - std::min(logs_not_ok, g.m) : further};
-}
-
 // Row words of each SSD that are no zeros: `slots` lie somewhere, `absent` have to be rebuilt.
 struct ArrayImpl::RowCounts {
   std::array<uint64_t, kMaxSsds> slots{};
@@ -86,12 +78,10 @@ Standing ArrayImpl::StandingNow() const {
 }
 
 // What follows from the devices and from what is pending.
-void ArrayImpl::Conclude(Standing& standing, uint32_t logs_not_ok, bool lost) const {
+void ArrayImpl::Conclude(Standing& standing, bool lost) const {
   standing.log_stripes = standing.pending_chunks == 0 ? 0 : standing.log_stripes;
-  const Exposure exposure =
-      Exposure::Of(core_.geometry, standing.devices_not_ok, logs_not_ok, standing.log_stripes);
-  standing.further_ssd_losses_survived = exposure.further_ssd_losses;
-  standing.further_log_losses_survived = exposure.further_log_losses;
+  const uint32_t further = FurtherLosses(standing.devices_not_ok);
+  standing.further_ssd_losses_survived = standing.further_log_losses_survived = further;
   standing.state = lost                           ? ArrayState::kDegraded
                    : standing.devices_not_ok != 0 ? ArrayState::kRebuilding
                    : standing.pending_chunks != 0 ? ArrayState::kActive
@@ -117,7 +107,7 @@ Task<Status> ArrayImpl::PlanFail(DeviceIndex device, ChangePlan& plan) {
     co_await members;
   }
   plan.after.devices_not_ok += was_ok ? 1 : 0;
-  Conclude(plan.after, core_.logs_not_ok() + (log && was_ok ? 1 : 0), true);
+  Conclude(plan.after, true);
   co_return OkStatus();
 }
 
@@ -137,7 +127,7 @@ Task<Status> ArrayImpl::PlanReplace(const Change& change, ChangePlan& plan) {
   plan.commit_chunks = plan.before.pending_chunks;
   plan.after.pending_chunks = 0;
   --plan.after.devices_not_ok;
-  Conclude(plan.after, core_.logs_not_ok() - (log ? 1 : 0), core_.lost_devices() > 1);
+  Conclude(plan.after, core_.lost_devices() > 1);
   co_return OkStatus();
 }
 
@@ -163,7 +153,7 @@ Task<Status> ArrayImpl::PlanDelete(VolumeId id, ChangePlan& plan) {
     co_await core_.loop.Yield();
   }
   plan.after.pending_chunks -= std::min(plan.after.pending_chunks, pending);
-  Conclude(plan.after, core_.logs_not_ok(), core_.lost_devices() != 0);
+  Conclude(plan.after, core_.lost_devices() != 0);
   co_return OkStatus();
 }
 

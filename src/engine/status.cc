@@ -62,10 +62,8 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
   if (const auto since = appender_.OldestPendingUs()) {
     status.oldest_pending_seconds = static_cast<double>(core_.loop.NowUs() - *since) / 1e6;
   }
-  const Exposure exposure =
-      Exposure::Of(g, core_.devices_not_ok(), core_.logs_not_ok(), pending.live_log_stripes());
-  status.further_ssd_losses_survived = exposure.further_ssd_losses;
-  status.further_log_losses_survived = exposure.further_log_losses;
+  status.further_ssd_losses_survived = status.further_log_losses_survived =
+      FurtherLosses(core_.devices_not_ok());
   status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes +
                           buffer_.buffered_bytes();
   status.state = core_.stop_error                                        ? ArrayState::kFailed

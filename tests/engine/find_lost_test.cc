@@ -1,0 +1,119 @@
+// FindLost names just what cannot be read, also where a log device is there and lacks what was
+// logged before it joined.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "eplog/report.h"
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint64_t kStripe = 3 * kChunk;
+constexpr uint64_t kSize = 100 * kStripe;
+constexpr uint32_t kLog = 4;  // of 3+1
+
+ArrayShape Shape() {
+  ArrayShape shape;
+  shape.n = 4;
+  shape.m = 1;
+  shape.ssd_bytes = uint64_t{8} << 20;
+  shape.log_bytes = uint64_t{4} << 20;
+  shape.ssd_delays = kSsdDelays;
+  shape.log_delays = kLogDelays;
+  return shape;
+}
+
+// Flushed chunks are pending, and the log device has been replaced by a blank one.
+class LogThatJoined : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(test_.Write(volume_, 0, RandomBytes(random_, kSize)).ok());
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    Update(0, 60);
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(kLog, "by hand")).ok());
+    std::ranges::fill(test_.memory(kLog).bytes(), std::byte{0});
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(kLog, *test_.Devices()[kLog])).ok());
+    ASSERT_EQ(test_.array->GetStatus().devices[kLog].state, DeviceState::kRebuilding);
+  }
+  void Update(uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; ++i) {
+      const uint64_t at = i * kStripe + i % 3 * kChunk;
+      ASSERT_TRUE(test_.Write(volume_, at, RandomBytes(random_, kChunk)).ok());
+    }
+  }
+  void ExpectJustWhatCannotBeReadIsNamed(Array& array) {
+    std::vector<uint64_t> unreadable;
+    const Buffer chunk = test_.pool.Get(kChunk);
+    for (uint64_t at = 0; at < kSize; at += kChunk) {
+      if (!RunTask(test_.loop, array.Read(volume_, at, chunk.span())).ok()) {
+        unreadable.push_back(at);
+      }
+    }
+    EXPECT_GT(unreadable.size(), 3U);
+    const auto report = RunTask(test_.loop, array.FindLost());
+    ASSERT_TRUE(report.ok());
+    std::vector<uint64_t> named;
+    for (const LostRange& range : report->ranges) {
+      for (uint64_t at = 0; at < range.length_bytes; at += kChunk) {
+        named.push_back(range.offset_bytes + at);
+      }
+    }
+    EXPECT_EQ(named, unreadable);
+  }
+
+  TestArray test_{Shape()};
+  VolumeId volume_ = test_.CreateVolume("v", kSize);
+  Random random_{5};
+};
+
+TEST_F(LogThatJoined, AnSsdIsLostWhileTheArrayRuns) {
+  Update(60, 70);  // of these the new log device has its part
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  Fault dead;
+  dead.kinds =
+      MaskOf(RequestKind::kRead) | MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
+  dead.from_then_on = true;
+  test_.faulty(0).Add(dead);
+  static_cast<void>(test_.Write(volume_, 90 * kStripe, RandomBytes(random_, kStripe)));
+  ASSERT_EQ(test_.array->GetStatus().state, ArrayState::kFailed);
+  ExpectJustWhatCannotBeReadIsNamed(*test_.array);
+  test_.Kill();
+}
+
+TEST_F(LogThatJoined, AnSsdIsAwayWhenItIsOpenedByForce) {
+  test_.Kill();
+  std::vector<Device*> devices = test_.Devices();
+  devices.erase(devices.begin());
+  OpenOptions options;
+  options.read_only = options.force = true;
+  auto opened = RunTask(test_.loop, Array::Open(test_.loop, devices, options));
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  ExpectJustWhatCannotBeReadIsNamed(**opened);
+  EXPECT_TRUE(RunTask(test_.loop, (*opened)->Close()).ok());
+}
+
+// However little is pending, the array stops with one loss more than parity can replace; nobody is
+// promised another.
+TEST(FurtherLosses, AreThoseAfterWhichTheArrayGoesOn) {
+  for (uint32_t log = 0; log < 2; ++log) {
+    TestArray test(Shape());
+    const VolumeId volume = test.CreateVolume("v", kSize);
+    Random random(5);
+    ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, kSize)).ok());
+    ASSERT_TRUE(RunTask(test.loop, test.array->Commit(Progress())).ok());
+    EXPECT_EQ(test.array->GetStatus().further_log_losses_survived, 1U);
+    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(log == 0 ? 0 : kLog, "by hand")).ok());
+    EXPECT_EQ(test.array->GetStatus().further_ssd_losses_survived, 0U);
+    EXPECT_EQ(test.array->GetStatus().further_log_losses_survived, 0U);
+    EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(log == 0 ? kLog : 0, "by hand")).ok());
+  }
+}
+
+}  // namespace
+}  // namespace eplog
