@@ -197,7 +197,9 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   auto array = session->Run(Array::Open(*session->loop_, trusted, open));
   if (!array.ok() && array.error().code == ErrorCode::kTooManyFailures &&
       session->members_.read_only_below) {
-    return FailReadOnlyBelow(file, session->members_.left_out);
+    std::vector<std::string> why = session->members_.left_out;
+    why.push_back(array.error().message);
+    return FailReadOnlyBelow(file, why);
   }
   if (!array.ok()) {
     Error error = std::move(array).error();

@@ -1,5 +1,6 @@
 #include "cli/typed_path.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "cli/bounded_call.h"
@@ -13,6 +14,9 @@ Result<path> ResolveTyped(const path& typed) {
 }
 
 Result<path> ResolveDevice(const ArrayFile& file, const path& typed) {
+  if (std::find(typed.begin(), typed.end(), "..") != typed.end()) {
+    return ResolveTyped(typed);  // what is before it may be a link
+  }
   std::error_code ignored;
   const path plain = std::filesystem::absolute(typed, ignored).lexically_normal();
   const bool listed = !file.MemberAt(plain).empty() || file.ListsSpare(plain);

@@ -31,6 +31,7 @@ namespace {
 constexpr char kVerb[] = "umount";
 constexpr int kWaitForEndMs = 60'000;
 constexpr int kTriesWhileDying = 50;
+constexpr int kTriesInTurn = 200;
 constexpr useconds_t kTryEveryUs = 100'000;
 
 // A running process that can be waited for without being its parent.
@@ -51,8 +52,10 @@ class OtherProcess {
   FileDescriptor fd_;
 };
 
+using Connecting = std::function<Result<ServerLink>()>;
+
 // A process that is dying breaks the connection off: soon nobody will be there.
-Result<ServerLink> Connect(const std::function<Result<ServerLink>()>& connect) {
+Result<ServerLink> Connect(const Connecting& connect) {
   auto link = connect();
   for (int i = 0; i < kTriesWhileDying && !link.ok() && link.error().code == ErrorCode::kIo; ++i) {
     ::usleep(kTryEveryUs);
@@ -71,9 +74,19 @@ bool IsMounted(const Server& server) {
 // An array that had stopped, or stops while it is closed, is unmounted all the same: nothing more
 // can be done with it. An error nevertheless, since who writes, unmounts and goes on would take it
 // for durable.
-Status EndServing(ServerLink link) {
-  const OtherProcess process(link.server.pid);
-  const auto closed = link.client.Request({{"verb", kVerb}});
+Status EndServing(ServerLink link, const Connecting& connect) {
+  OtherProcess process(link.server.pid);
+  auto closed = link.client.Request({{"verb", kVerb}});
+  for (int i = 0; i < kTriesInTurn && !closed.ok() && link.client.sent_away(); ++i) {
+    ::usleep(kTryEveryUs);  // too many ask at once
+    auto again = connect();
+    if (!again.ok()) {
+      return Fail(std::move(again).error());
+    }
+    link = std::move(*again);
+    process = OtherProcess(link.server.pid);
+    closed = link.client.Request({{"verb", kVerb}});
+  }
   if (!closed.ok() && IsMounted(link.server)) {
     return Fail(closed.error());
   }
@@ -111,14 +124,16 @@ Status EndMount(const MountEntry& mount, const Error& unknown) {
 // What is mounted on this directory, whatever array that is: at the path from which it was mounted
 // may be another by now.
 Status UnmountDirectory(const MountEntry& mount) {
-  auto link = Connect([&] { return ConnectServerOf(mount); });
-  return link.ok() ? EndServing(std::move(*link)) : EndMount(mount, link.error());
+  const Connecting connect = [&] { return ConnectServerOf(mount); };
+  auto link = Connect(connect);
+  return link.ok() ? EndServing(std::move(*link), connect) : EndMount(mount, link.error());
 }
 
 Status UnmountArray(const ArrayFile& array, const std::string& typed) {
-  auto link = Connect([&] { return ConnectServer(array); });
+  const Connecting connect = [&] { return ConnectServer(array); };
+  auto link = Connect(connect);
   if (link.ok()) {
-    return EndServing(std::move(*link));
+    return EndServing(std::move(*link), connect);
   }
   if (link.error().code != ErrorCode::kNotFound) {
     return Fail(std::move(link).error());
