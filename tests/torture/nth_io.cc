@@ -348,20 +348,24 @@ std::string Run::Go(bool& fired) {
 struct Shape {
   uint32_t n;
   uint32_t m;
+  uint32_t chunk_bytes;
   JournalMode journal;
 };
 
 }  // namespace
 
 uint64_t RunNthIo(ArrayFactory& factory, const NthIoOptions& options) {
-  static constexpr Shape kShapes[] = {
-      {4, 1, JournalMode::kFull}, {5, 2, JournalMode::kFull}, {4, 2, JournalMode::kLog}};
+  static constexpr Shape kShapes[] = {{4, 1, 4096, JournalMode::kFull},
+                                      {5, 2, 4096, JournalMode::kFull},
+                                      {4, 2, 4096, JournalMode::kLog},
+                                      {4, 1, 16384, JournalMode::kFull}};
   static constexpr const char* kStyles[] = {"fails once", "dies", "has no space", "hangs"};
   std::signal(SIGABRT, SayWhere);
   uint64_t runs = 0;
   uint64_t failed = 0;
   for (const Shape& shape : kShapes) {
-    const SeedPlan plan = FixedPlan(shape.n, shape.m, shape.journal, factory.min_ssd_bytes());
+    const SeedPlan plan =
+        FixedPlan(shape.n, shape.m, shape.chunk_bytes, shape.journal, factory.min_ssd_bytes());
     for (int variant = 0; variant < 8; ++variant) {
       Fault fault;
       fault.plan.style = static_cast<FaultStyle>(variant / 2);
@@ -372,8 +376,9 @@ uint64_t RunNthIo(ArrayFactory& factory, const NthIoOptions& options) {
       for (uint64_t n = 1; fired && failed < options.stop_after; n += options.step) {
         fault.plan.nth = n;
         std::snprintf(current_run, sizeof(current_run),
-                      "nth_io: %u+%u mode %s, request %llu %s, then a %s\n", shape.n - shape.m,
-                      shape.m, shape.journal == JournalMode::kFull ? "full" : "log",
+                      "nth_io: %u+%u, chunks of %u, mode %s, request %llu %s, then a %s\n",
+                      shape.n - shape.m, shape.m, shape.chunk_bytes,
+                      shape.journal == JournalMode::kFull ? "full" : "log",
                       static_cast<unsigned long long>(n), kStyles[variant / 2],
                       fault.power ? "power cut" : "kill");
         Run run(factory, plan, fault);

@@ -237,12 +237,14 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   return plan;
 }
 
-SeedPlan FixedPlan(uint32_t n, uint32_t m, JournalMode journal, uint64_t min_ssd_bytes) {
+SeedPlan FixedPlan(uint32_t n, uint32_t m, uint32_t chunk_bytes, JournalMode journal,
+                   uint64_t min_ssd_bytes) {
   SeedPlan plan;
   plan.seed = n * 100 + m;
   plan.n = n;
   plan.create.name = "fixed";
   plan.create.parity = m;
+  plan.create.chunk_bytes = chunk_bytes;
   plan.create.journal = journal;
   plan.create.extent_stripes = 2;
   plan.create.ring_bytes = kMinRingBlocks * kBlockBytes;

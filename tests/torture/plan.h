@@ -107,7 +107,8 @@ struct SeedPlan {
 SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes);
 
 // A small array for fixed scenarios.
-SeedPlan FixedPlan(uint32_t n, uint32_t m, JournalMode journal, uint64_t min_ssd_bytes);
+SeedPlan FixedPlan(uint32_t n, uint32_t m, uint32_t chunk_bytes, JournalMode journal,
+                   uint64_t min_ssd_bytes);
 
 // Larger fixed areas, for a geometry that the array refused as too small. Keeps everything else.
 void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes);
