@@ -136,6 +136,8 @@ std::string Coverage::ToString() const {
       {"  chunks lost", beyond_lost},
       {"one back and m others lost", back},
       {"  opened", back_opened},
+      {"stopped, and its losses compared", stopped_read},
+      {"  chunks lost", stopped_lost},
       {"away at one opening", absences},
       {"  more than m not whole", absences_unwhole},
       {"  refused", absences_refused},

@@ -57,6 +57,8 @@ struct Coverage {
   uint64_t beyond_log_lost = 0;  // of them, those that lost the end of the log
   uint64_t back = 0;
   uint64_t back_opened = 0;
+  uint64_t stopped_read = 0;      // arrays that stopped, whose losses were compared
+  uint64_t stopped_lost = 0;      // chunks of these
   uint64_t absences = 0;          // openings for writing while some are away that come back
   uint64_t absences_unwhole = 0;  // of them, those with more than m away or not whole
   uint64_t absences_refused = 0;

@@ -139,6 +139,22 @@ Task<void> FindLost(Oracle& oracle, const std::vector<Oracle::Match>& judged,
   CompareLost(*report, oracle, judged, *inspection.harm);
 }
 
+using Places = std::set<std::pair<std::string, uint64_t>>;  // volume, offset in bytes
+
+// Of the volumes that have a name.
+Places PlacesOf(const LossReport& report, const std::vector<VolumeInfo>& volumes,
+                uint64_t chunk_bytes) {
+  Places places;
+  for (const LostRange& range : report.ranges) {
+    const bool known = std::ranges::any_of(
+        volumes, [&](const VolumeInfo& volume) { return volume.name == range.volume; });
+    for (uint64_t at = 0; known && at < range.length_bytes; at += chunk_bytes) {
+      places.emplace(range.volume, range.offset_bytes + at);
+    }
+  }
+  return places;
+}
+
 Task<void> FullCheck(Inspection& inspection) {
   Task<Result<CheckReport>> task = inspection.array->Check(Progress());
   const Result<CheckReport> report = co_await task;
@@ -225,6 +241,38 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
     }
   }
   inspection.done = true;
+}
+
+Task<void> CompareLosses(Array& array, BufferPool& pool, uint64_t chunk_bytes,
+                         LossComparison& comparison) {
+  const std::vector<VolumeInfo> volumes = array.Volumes();
+  Task<Result<LossReport>> before = array.FindLost();
+  const Result<LossReport> first = co_await before;
+  Places unreadable;
+  for (const VolumeInfo& volume : volumes) {
+    for (uint64_t at = 0; at < volume.size_bytes; at += chunk_bytes) {
+      const Buffer buffer = pool.Get(std::min(chunk_bytes, volume.size_bytes - at));
+      Task<Status> reading = array.Read(volume.id, at, buffer.span());
+      const Status read = co_await reading;
+      if (!read.ok()) {
+        unreadable.emplace(volume.name, at);
+      }
+    }
+  }
+  Task<Result<LossReport>> after = array.FindLost();
+  const Result<LossReport> last = co_await after;
+  comparison.done = true;
+  if (!first.ok() || !last.ok()) {
+    comparison.wrong = "what is lost cannot be found";
+    co_return;
+  }
+  const Places named = PlacesOf(*last, volumes, chunk_bytes);
+  comparison.compared = named == PlacesOf(*first, volumes, chunk_bytes);
+  comparison.lost_chunks = named.size();
+  if (comparison.compared && named != unreadable) {
+    comparison.wrong = std::to_string(unreadable.size()) + " chunks cannot be read, and " +
+                       std::to_string(named.size()) + " are named";
+  }
 }
 
 std::string StatusText(const ArrayStatus& s) {

@@ -58,6 +58,16 @@ struct Inspection {
 Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, BufferPool& pool,
                    Inspection& inspection);
 
+// What cannot be read of an array that nobody works with, against what FindLost names.
+struct LossComparison {
+  std::string wrong;
+  uint64_t lost_chunks = 0;
+  bool compared = false;  // not if another device was lost meanwhile
+  bool done = false;
+};
+Task<void> CompareLosses(Array& array, BufferPool& pool, uint64_t chunk_bytes,
+                         LossComparison& comparison);
+
 // For messages: what an array says of itself.
 std::string StatusText(const ArrayStatus& status);
 

@@ -279,6 +279,7 @@ void World::EndByCrash() {
       return;
     }
   }
+  ProbeStopped();
   if (!failed()) {
     Crash(false);
   }

@@ -173,6 +173,34 @@ void World::MeetStop(const Doom& doom) {
   }
 }
 
+// Of an array that has stopped FindLost names what cannot be read, and nothing else. What is in its
+// buffers only is nowhere else: of those nothing is asked.
+void World::ProbeStopped() {
+  const bool buffers = plan_.buffers.device_chunks != 0 || plan_.buffers.stripes != 0;
+  if (failed() || !unknown_ || buffers || plan_.resizes_buffers || machine_->bus().stricken() ||
+      array_->GetStatus().state != ArrayState::kFailed) {
+    return;
+  }
+  machine_->bus().Disarm();
+  LossComparison comparison;
+  machine_->loop().Spawn(CompareLosses(*array_, pool_, plan_.create.chunk_bytes, comparison));
+  if (machine_->Drive([&] { return comparison.done; }) != Driven::kDone) {
+    comparison.wrong = "a read, or FindLost, stalls";
+  }
+  // One that reads badly, and has not been written to since, is none that is lost.
+  const std::vector<DeviceStatus> devices = array_->GetStatus().devices;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].state == DeviceState::kOk && machine_->bus().IsDead(static_cast<uint8_t>(i))) {
+      return;
+    }
+  }
+  coverage_.stopped_read += comparison.compared ? 1 : 0;
+  coverage_.stopped_lost += comparison.lost_chunks;
+  if (!comparison.wrong.empty()) {
+    Violate("stopped, with more than m lost: " + comparison.wrong);
+  }
+}
+
 // At the first opening since. Who is not ok is away, and is unreliable in another one's place.
 void World::LearnWhoIsAway(const ArrayStatus& status) {
   unknown_ = false;

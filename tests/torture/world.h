@@ -61,6 +61,7 @@ class World {
   void ProbeDamage();
   void ProbeBeyond();
   void ProbeBack();
+  void ProbeStopped();
   void ProbeAbsence();
   void ProbeStruckOpenings();
   bool StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSet& knowing);
