@@ -67,6 +67,9 @@ struct LossReport {
   uint64_t lost_bytes = 0;
   // Set if the end of the log is lost too: what was written last may read as its older content.
   std::string log_damage;
+  // Names of SSDs that missed something and are read all the same: chunks in rows that were on
+  // their way when these were lost may be missing too, and only a read tells.
+  std::string unsure;
 };
 
 }  // namespace eplog

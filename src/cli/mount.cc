@@ -275,6 +275,11 @@ void WarnOfLoss(Session& session) {
     Warn(kVerb, "what was written last may read as its older content: " +
                     report.at("log_damage").get<std::string>());
   }
+  if (!lost->unsure.empty()) {
+    Warn(kVerb, lost->unsure +
+                    " missed something, and is read where that helps: what more cannot "
+                    "be read only a read tells");
+  }
   if (const auto bytes = report.at("lost_bytes").get<uint64_t>(); bytes != 0) {
     Warn(kVerb, fmt::format("{} cannot be read; 'eplog status {} --lost' lists it",
                             HumanBytes(bytes), ShellWord(session.file().Argument().string())));

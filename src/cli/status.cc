@@ -40,6 +40,12 @@ void FillPaths(const ArrayFile& file, Json& status) {
 
 constexpr size_t kShown = 40;
 
+// An older serving process does not say.
+std::string UnsureOf(const Json& lost) {
+  const auto found = lost.find("unsure");
+  return found != lost.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 void PrintLost(const ArrayFile& file, const Json& lost) {
   size_t shown = 0;
   for (const Json& range : lost["lost"]) {
@@ -55,6 +61,9 @@ void PrintLost(const ArrayFile& file, const Json& lost) {
   if (lost["log_damage"].is_string()) {
     Print(Paint(Colour::kRed, "what was written last may read as its older content: ") +
           lost["log_damage"].get<std::string>());
+  }
+  if (const std::string unsure = UnsureOf(lost); !unsure.empty()) {
+    Print(fmt::format("{} missed something: what more cannot be read only a read tells", unsure));
   }
   const auto bytes = lost["lost_bytes"].get<uint64_t>();
   Print(bytes == 0 ? fmt::format("no range of '{}' is beyond repair by what is missing", file.name)
@@ -72,7 +81,8 @@ int RunLost(const ArrayFile& file, bool json) {
   } else {
     PrintLost(file, *lost);
   }
-  const bool any = lost->at("lost_bytes") != 0 || lost->at("log_damage").is_string();
+  const bool any =
+      lost->at("lost_bytes") != 0 || lost->at("log_damage").is_string() || !UnsureOf(*lost).empty();
   return any ? kDoneWithFindings : kDone;
 }
 

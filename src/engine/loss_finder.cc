@@ -13,6 +13,10 @@ Task<LossReport> LossFinder::Find() {
   if (core_.devices_not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
   }
+  for (uint64_t mask = core_.lent; mask != 0; mask &= mask - 1) {
+    const DeviceIndex lent(static_cast<uint8_t>(std::countr_zero(mask)));
+    report_.unsure += (report_.unsure.empty() ? "" : ", ") + core_.geometry.DeviceName(lent);
+  }
   std::vector<const Volume*> volumes;
   for (const auto& [id, volume] : core_.state->volumes.all()) {
     if (!volume.deleting) {
@@ -88,13 +92,15 @@ Task<uint64_t> LossFinder::LostIn(StripeIndex stripe) {
 
 Task<bool> LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) {
   const Geometry& g = core_.geometry;
-  if (Readable(g.SsdOf(chunk), core_.state->Latest(chunk).word)) {
-    co_return false;
-  }
   const LogStripeView view = core_.state->pending.View(id);
   uint32_t missing = 0;
   for (const LogStripeMember& member : view.members) {
-    missing += Readable(g.SsdOf(member.chunk), member.word) ? 0 : 1;
+    Task<bool> looking = MemberIsThere(member);
+    const bool there = co_await looking;
+    if (there && member.chunk == chunk) {
+      co_return false;
+    }
+    missing += there ? 0 : 1;
   }
   for (uint32_t j = 0; j < g.m; ++j) {
     Task<bool> looking = LogChunkIsThere(j, view);
@@ -102,6 +108,23 @@ Task<bool> LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) {
     missing += there ? 0 : 1;
   }
   co_return missing > g.m;
+}
+
+// What was on its way when an SSD was lost the tables may name, and it may lack.
+Task<bool> LossFinder::MemberIsThere(const LogStripeMember& member) {
+  const Geometry& g = core_.geometry;
+  const DeviceIndex ssd = g.SsdOf(member.chunk);
+  if (!Readable(ssd, member.word)) {
+    co_return false;
+  }
+  if (member.word.is_zero() || (core_.lent >> ssd.value & 1) == 0) {
+    co_return true;
+  }
+  const Buffer chunk = core_.pool.Get(g.chunk_bytes);
+  Task<Status> reading =
+      core_.members.ReadBytes(ssd, g.SlotOffset(member.word.slot()), chunk.span());
+  const Status read = co_await reading;
+  co_return read.ok() && core_.checksum(chunk.span()) == member.crc;
 }
 
 // One that joined has what was logged since, and nothing tells from when on: it is read.

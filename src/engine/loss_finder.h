@@ -1,6 +1,6 @@
 // LossFinder: which parts of volumes cannot be read since more than m devices are missing (P7).
-// From the tables, and from what recovery found wrong of the newest entries: it reads no chunk but
-// of a log device that is not whole, so it knows nothing of rot.
+// From the tables, and from what recovery found wrong of the newest entries. Of what is pending it
+// reads what is on devices that missed something, and no other chunk: it knows nothing of rot.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class LossFinder {
   // Bit i: data chunk i of the stripe.
   Task<uint64_t> LostIn(StripeIndex stripe);
   Task<bool> PendingIsLost(ChunkIndex chunk, LogStripeId id);
-  // `view` lives until the task ends.
+  // What is referred to lives until the task ends.
+  Task<bool> MemberIsThere(const LogStripeMember& member);
   Task<bool> LogChunkIsThere(uint32_t j, const LogStripeView& view);
   void Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes);
 

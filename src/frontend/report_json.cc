@@ -71,7 +71,8 @@ Json LossToJson(const LossReport& report) {
   }
   return {{"lost_bytes", report.lost_bytes},
           {"lost", std::move(ranges)},
-          {"log_damage", OrNull(report.log_damage)}};
+          {"log_damage", OrNull(report.log_damage)},
+          {"unsure", OrNull(report.unsure)}};
 }
 
 }  // namespace eplog

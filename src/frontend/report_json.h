@@ -9,7 +9,8 @@ namespace eplog {
 
 // With "degraded": what is missing, or on its way back, could not be verified.
 [[nodiscard]] Json ReportToJson(const CheckReport& report, const ArrayStatus& status);
-// {"lost_bytes","lost":[{"volume","offset_bytes","length_bytes"}...],"log_damage": text or null}
+// {"lost_bytes","lost":[{"volume","offset_bytes","length_bytes"}...],"log_damage": text or null,
+//  "unsure": names or null}
 [[nodiscard]] Json LossToJson(const LossReport& report);
 
 }  // namespace eplog
