@@ -1,5 +1,6 @@
 #include "engine/admission.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -80,6 +81,19 @@ bool Admission::TryAdmit(Grant& grant, Need need) {
   Take(grant, need);
   keeper_->LookSoon();
   return true;
+}
+
+bool Admission::TryAdmitFreeing(Grant& grant, Need need) {
+  need.frees = true;
+  // A quarter of what is closed to others is left to requests that free what they had themselves.
+  const uint64_t closed = appender_.ClosedBlocks(need.blocks);
+  Need with_rest = need;
+  with_rest.blocks += (closed - std::min(closed, appender_.ClosedBlocks(need.blocks, true))) / 4;
+  const bool may = !core_.stop_error && HaveRoom(with_rest);
+  if (may) {
+    Take(grant, need);
+  }
+  return may;
 }
 
 Task<Status> Admission::Admit(Grant& grant, Need need) {

@@ -62,6 +62,9 @@ class Admission {
 
   // The same without waiting: false if there is no room at once.
   bool TryAdmit(Grant& grant, Need need);
+  // The same before those who wait: what they wait for may be freed by it. Leaves some log to
+  // requests that free what they had themselves.
+  bool TryAdmitFreeing(Grant& grant, Need need);
 
   // Who waits now and finds no room gets this error: nothing that can be done makes any.
   void Refuse(const Error& error);

@@ -23,6 +23,7 @@
 #include "engine/membership.h"
 #include "engine/rebuilder.h"
 #include "engine/recovery.h"
+#include "engine/relogger.h"
 #include "engine/superblocks.h"
 #include "engine/volumes.h"
 #include "engine/watch.h"
@@ -162,6 +163,7 @@ class ArrayImpl final : public Array {
   Committer committer_;
   Superblocks superblocks_;
   Checkpointer checkpointer_;
+  Relogger relogger_;
   Keeper keeper_;
   Membership membership_;
   Rebuilder rebuilder_;

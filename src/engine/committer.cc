@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <unordered_set>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/flusher.h"
@@ -50,6 +52,17 @@ std::vector<StripeIndex> Committer::OldestStripes(size_t limit, uint64_t upto) c
     }
     return stripes.size() < limit;
   });
+  return stripes;
+}
+
+std::vector<StripeIndex> Committer::TakeFailures() {
+  std::vector<StripeIndex> stripes;
+  for (const auto& [stripe, why] : std::exchange(failed_, {})) {
+    if (core_.state->HasPending(StripeIndex(stripe))) {
+      stripes.emplace_back(stripe);
+    }
+  }
+  std::sort(stripes.begin(), stripes.end());  // one seed, one order
   return stripes;
 }
 
@@ -150,7 +163,7 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32
   Status status;
   for (const auto& install : installs) {
     if (!install->status.ok()) {
-      failed_.insert(install->change.stripe.value);
+      failed_.insert_or_assign(install->change.stripe.value, install->status.error());
       status = install->status;
     }
   }
@@ -209,6 +222,9 @@ bool Committer::TakeVersions(Install& install) {
 Task<Status> Committer::Prepare(Install& install) {
   const Geometry& g = core_.geometry;
   if (!TakeVersions(install)) {
+    // What was moved on in the log since it failed is not stable yet.
+    const auto failed = failed_.find(install.change.stripe.value);
+    install.status = failed != failed_.end() ? Status(Fail(failed->second)) : OkStatus();
     install.lock.Release();
     install.pins.Release();
     co_return OkStatus();

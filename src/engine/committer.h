@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/appender.h"
@@ -56,6 +56,11 @@ class Committer {
     return core_.commit_cost.Blocks(1, core_.geometry.k()) <= appender_.UrgentRoom();
   }
   void ForgetFailures() { failed_.clear(); }
+  // The same, and says which of them have something pending.
+  std::vector<StripeIndex> TakeFailures();
+  // Stripes that could not be read, and why.
+  using Failures = std::unordered_map<uint32_t, Error>;
+  [[nodiscard]] const Failures& failed() const { return failed_; }
 
  private:
   struct Install;  // one stripe on its way
@@ -76,7 +81,7 @@ class Committer {
   ParityMaker maker_;
   Writer& writer_;
   AsyncMutex turn_;  // one batch at a time: commit_width slots are kept free for one
-  std::unordered_set<uint32_t> failed_;  // stripes that could not be read
+  Failures failed_;
 };
 
 }  // namespace eplog

@@ -64,6 +64,7 @@ struct EngineHooks {
   uint32_t checkpoint_step_bytes = 0;    // others may run after so much of a checkpoint; 0 = rarely
   bool incremental_checkpoints = false;  // wherever one fits, however long
   bool reserved_names = false;           // volumes may get them, as from earlier versions
+  bool moves_on = false;                 // in the log, also what could be committed where it is
 
   // Coverage, counted by the engine.
   uint64_t log_wraps = 0;
@@ -83,6 +84,7 @@ struct EngineHooks {
   uint64_t partial_drains = 0;    // a flush drained some chunks and left others in their buffers
   uint64_t buffered_stripes = 0;  // whole stripes out of buffers
   uint64_t early_deaths = 0;      // of log stripes
+  uint64_t relogged_chunks = 0;   // of stripes that cannot be committed
   uint64_t rebuilt_chunks = 0;    // row words that were absent
   uint64_t devices_joined = 0;    // and are ok
   uint64_t space_waits = 0;       // writes that waited for slots or log room

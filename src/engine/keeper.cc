@@ -12,6 +12,7 @@ constexpr uint64_t kRetryUs = 1000;
 constexpr uint64_t kLongRetryUs = 100'000;
 constexpr uint64_t kRestUs = 1'000'000;
 constexpr int kTries = 3;
+constexpr int kMostDoublings = 5;     // of kLongRetryUs
 constexpr uint32_t kStepBatches = 4;  // of commit_width stripes
 constexpr uint32_t kSmallPart = 4;    // of commit_width: a batch while there is no hurry,
 constexpr uint32_t kFewAtOnce = 2;    // and so many of its stripes at once
@@ -129,6 +130,10 @@ Task<void> Keeper::Space() {
       }
       Task<Status> room = fruitless == 0 ? MakeRoom() : TryEverything();
       const Status status = co_await room;
+      if (LogShort()) {
+        Task<void> moving = relogger_.MoveOn(InTheWay());
+        co_await moving;
+      }
       const uint64_t after =
           appender_.applied().sequence + appender_.log_tail() + flusher_.covered();
       fruitless = before == after ? fruitless + 1 : 0;
@@ -137,10 +142,12 @@ Task<void> Keeper::Space() {
       }
       if (!status.ok() && status.error().code != ErrorCode::kBusy && fruitless > kTries) {
         // Nothing but what cannot be committed is left; its space will not come.
-        admission_.Refuse(status.error());
+        Task<void> refusing = RefuseForAWhile(status.error(), fruitless);
+        co_await refusing;
+      } else {
+        Task<void> pause = Pause(fruitless);
+        co_await pause;
       }
-      Task<void> pause = Pause(fruitless);
-      co_await pause;
       continue;
     }
     fruitless = 0;  // the next shortage has its tries again
@@ -160,6 +167,18 @@ Task<void> Keeper::Space() {
   space_task_.Done();
 }
 
+// Stripes that hold the log, since they cannot be committed.
+std::vector<StripeIndex> Keeper::InTheWay() const {
+  std::vector<StripeIndex> stripes;
+  if (core_.hooks.moves_on) {
+    stripes = committer_.OldestStripes(core_.geometry.commit_width());
+  }
+  for (const auto& [stripe, why] : committer_.failed()) {
+    stripes.emplace_back(stripe);
+  }
+  return stripes;
+}
+
 // What holds the space is still in somebody's hands, or nobody can give it back. In earnest, so
 // that what fails for a moment has passed; longer when it was in vain again and again and nobody
 // waits.
@@ -170,6 +189,20 @@ Task<void> Keeper::Pause(int fruitless) {
          core_.loop.NowUs() < until) {
     co_await core_.kick.WaitUntil(until);
   }
+}
+
+// Each try reads all that cannot be committed, and who is refused may come again at once: the next
+// one is twice as far, unless somebody lets go of something.
+Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
+  const uint64_t rest = kLongRetryUs << std::min(fruitless - kTries, kMostDoublings);
+  const uint64_t until = core_.loop.NowUs() + rest;
+  const uint64_t states = core_.states;
+  const uint64_t applied = appender_.applied().sequence;
+  do {
+    admission_.Refuse(error);
+    co_await core_.kick.WaitUntil(until);
+  } while (!stop_space_ && !core_.stop_error && core_.loop.NowUs() < until &&
+           core_.states == states && appender_.applied().sequence == applied);
 }
 
 // As far as it goes, whether it pays or not: all that is applied becomes stable, what failed before

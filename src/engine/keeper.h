@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/admission.h"
 #include "engine/appender.h"
@@ -18,6 +19,7 @@
 #include "engine/committer.h"
 #include "engine/core.h"
 #include "engine/flusher.h"
+#include "engine/relogger.h"
 #include "engine/write_buffer.h"
 
 namespace eplog {
@@ -25,7 +27,7 @@ namespace eplog {
 class Keeper {
  public:
   Keeper(Core& core, Appender& appender, Flusher& flusher, Committer& committer,
-         Checkpointer& checkpointer, Admission& admission, WriteBuffer& buffer)
+         Checkpointer& checkpointer, Admission& admission, WriteBuffer& buffer, Relogger& relogger)
       : core_(core),
         appender_(appender),
         flusher_(flusher),
@@ -33,6 +35,7 @@ class Keeper {
         checkpointer_(checkpointer),
         admission_(admission),
         buffer_(buffer),
+        relogger_(relogger),
         space_task_(core.loop),
         stability_task_(core.loop) {}
 
@@ -69,7 +72,9 @@ class Keeper {
   Task<void> Space();
   Task<Status> MakeRoom();
   Task<Status> TryEverything();
+  [[nodiscard]] std::vector<StripeIndex> InTheWay() const;
   Task<void> Pause(int fruitless);
+  Task<void> RefuseForAWhile(const Error& error, int fruitless);
   struct CommitStep {
     uint32_t stripes = 0;
     uint64_t upto = UINT64_MAX;  // of what is pending up to this sequence
@@ -95,6 +100,7 @@ class Keeper {
   Checkpointer& checkpointer_;
   Admission& admission_;
   WriteBuffer& buffer_;
+  Relogger& relogger_;
   WaitGroup space_task_;
   WaitGroup stability_task_;
   uint64_t counted_writes_ = 0;  // at the last commit by count

@@ -55,6 +55,7 @@ void Coverage::AddEngine(const EngineHooks& hooks) {
   partial_drains += hooks.partial_drains;
   buffered_stripes += hooks.buffered_stripes;
   early_deaths += hooks.early_deaths;
+  relogged_chunks += hooks.relogged_chunks;
   space_waits += hooks.space_waits;
   rebuilt_chunks += hooks.rebuilt_chunks;
 }
@@ -168,6 +169,7 @@ std::string Coverage::ToString() const {
       {"partial drains", partial_drains},
       {"whole stripes out of buffers", buffered_stripes},
       {"early deaths", early_deaths},
+      {"chunks moved on in the log", relogged_chunks},
       {"waits for space", space_waits},
   };
   for (const auto& [name, value] : lines) {

@@ -95,6 +95,7 @@ struct Coverage {
   uint64_t partial_drains = 0;
   uint64_t buffered_stripes = 0;
   uint64_t early_deaths = 0;
+  uint64_t relogged_chunks = 0;
   uint64_t space_waits = 0;
 
   void AddEngine(const EngineHooks& hooks);

@@ -233,6 +233,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.stops = plan.loses_devices && random.OneIn(4);
   plan.strikes_states = seed % 8 == 1 || seed % 8 == 3;
   plan.misses_openings = seed % 8 == 5;
+  plan.moves_on = seed % 4 == 2;
   plan.strikes_openings = seed % 8 == 7;
   return plan;
 }

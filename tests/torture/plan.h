@@ -92,6 +92,7 @@ struct SeedPlan {
   // back while others are lost, renames onto volumes in use.
   bool strikes_states = false;
   bool strikes_openings = false;  // one after the other, before their epochs have opened
+  bool moves_on = false;          // in the log, what could be committed where it is
   bool misses_openings = false;   // devices are away at one opening, and back at the next
   bool repairs = false;           // lost devices are replaced while running
   double power = 0.7;             // share of crashes that are power cuts

@@ -89,6 +89,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   hooks.headers_a_ring_block = plan_.headers_a_ring_block;
   hooks.checkpoint_step_bytes = plan_.checkpoint_step_bytes;
   hooks.incremental_checkpoints = plan_.incremental_checkpoints;
+  hooks.moves_on = plan_.moves_on;
   return options;
 }
 

@@ -1,0 +1,201 @@
+// A stripe that has lost more than its parity replaces cannot be committed. What is written to it
+// all the same is kept, and keeps nobody else from anything.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "runtime/task_group.h"
+#include "tests/engine/array_fixture.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kChunk = 4096;
+constexpr uint64_t kStripe = 3 * kChunk;
+constexpr uint64_t kStripes = 400;
+constexpr uint64_t kSize = kStripes * kStripe;
+
+class StuckStripe : public ::testing::Test {
+ protected:
+  // 3+1, all of it committed, and everything on ssd1 of the first `count` stripes wrong.
+  StuckStripe() : test_(Shape()) {}
+  static ArrayShape Shape() {
+    ArrayShape shape;
+    shape.n = 4;
+    shape.m = 1;
+    shape.ssd_bytes = uint64_t{8} << 20;
+    shape.log_bytes = uint64_t{2} << 20;
+    shape.ssd_delays = kSsdDelays;
+    shape.log_delays = kLogDelays;
+    shape.max_corrupt_chunks = 0;
+    return shape;
+  }
+  void SetUp() override {
+    for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+      Write(stripe * kStripe, kStripe);
+    }
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+  }
+  // Of the stripes that lie first on each SSD, what is on ssd1; and ssd2 is lost.
+  void LoseStripes(uint64_t count) {
+    const auto bytes = test_.memory(1).bytes();
+    for (uint64_t slot = 0; slot < count; ++slot) {
+      bytes[test_.SlotsOffsetBytes() + slot * kChunk + 100] ^= std::byte{1};
+    }
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(2, "by hand")).ok());
+    const Buffer buffer = test_.pool.Get(kChunk);
+    for (uint64_t chunk = 0; chunk < kSize / kChunk; ++chunk) {
+      if (!RunTask(test_.loop, test_.array->Read(volume_, chunk * kChunk, buffer.span())).ok()) {
+        lost_.insert(chunk);
+      }
+    }
+    ASSERT_GE(lost_.size(), count);
+  }
+  // A chunk of each stripe that has lost something, where that is not lost itself.
+  void WriteIntoThem() {
+    for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+      const auto is_lost = [&](uint64_t i) { return lost_.contains(stripe * 3 + i); };
+      for (uint64_t i = 0; i < 3; ++i) {
+        if (!is_lost(i) && (is_lost((i + 1) % 3) || is_lost((i + 2) % 3))) {
+          Write((stripe * 3 + i) * kChunk, kChunk);
+          break;
+        }
+      }
+    }
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  }
+  bool HasLost(uint64_t stripe) const {
+    const auto first = lost_.lower_bound(stripe * 3);
+    return first != lost_.end() && *first < stripe * 3 + 3;
+  }
+  void Write(uint64_t offset, uint64_t length) {
+    const std::vector<std::byte> data = RandomBytes(random_, length);
+    const Status written = test_.Write(volume_, offset, data);
+    ASSERT_TRUE(written.ok()) << written.error().ToString();
+    std::ranges::copy(data, model_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  // At once.
+  Task<Status> WriteAll(const std::map<uint64_t, std::vector<std::byte>>& writes) {
+    TaskGroup group(test_.loop);
+    for (const auto& [chunk, data] : writes) {
+      group.Start(test_.array->Write(volume_, chunk * kChunk, data));
+    }
+    Task<Status> all = group.Wait();
+    co_return co_await all;
+  }
+  // To all other stripes.
+  void WriteElsewhere(uint64_t count) {
+    for (uint64_t i = 0; i < count && !HasFatalFailure(); ++i) {
+      const uint64_t chunk = random_.Below(kSize / kChunk);
+      if (!HasLost(chunk / 3)) {
+        Write(chunk * kChunk, kChunk);
+      }
+    }
+  }
+  void ExpectContent() {
+    const Buffer buffer = test_.pool.Get(kChunk);
+    for (uint64_t chunk = 0; chunk < kSize / kChunk; ++chunk) {
+      const Status read =
+          RunTask(test_.loop, test_.array->Read(volume_, chunk * kChunk, buffer.span()));
+      ASSERT_EQ(read.ok(), !lost_.contains(chunk)) << chunk;
+      if (read.ok()) {
+        ASSERT_EQ(std::memcmp(buffer.data(), model_.data() + chunk * kChunk, kChunk), 0) << chunk;
+      }
+    }
+  }
+
+  TestArray test_;
+  VolumeId volume_ = test_.CreateVolume("v", kSize);
+  std::vector<std::byte> model_ = std::vector<std::byte>(kSize);
+  std::set<uint64_t> lost_;
+  Random random_{3};
+};
+
+TEST_F(StuckStripe, TheLogGoesRoundBehindIt) {
+  LoseStripes(3);
+  WriteIntoThem();
+  WriteElsewhere(5000);  // many times the log
+  ExpectContent();
+  // A crash takes nothing of what was moved on.
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  test_.Kill();
+  test_.Open();
+  ExpectContent();
+}
+
+// Also where others take all the log that they may have before anybody looks.
+TEST_F(StuckStripe, TheLogGoesRoundUnderABurst) {
+  LoseStripes(3);
+  WriteIntoThem();
+  for (int round = 0; round < 12; ++round) {
+    std::map<uint64_t, std::vector<std::byte>> writes;
+    while (writes.size() < 300) {
+      const uint64_t chunk = random_.Below(kSize / kChunk);
+      if (!HasLost(chunk / 3)) {
+        writes[chunk] = RandomBytes(random_, kChunk);
+      }
+    }
+    ASSERT_TRUE(RunTask(test_.loop, WriteAll(writes)).ok());
+    for (const auto& [chunk, data] : writes) {
+      std::ranges::copy(data, model_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunk));
+    }
+  }
+  ExpectContent();
+}
+
+TEST_F(StuckStripe, ARebuildEndsWithAllElse) {
+  LoseStripes(3);
+  WriteIntoThem();
+  WriteElsewhere(2000);
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(2, *test_.Devices()[2])).ok());
+  test_.Sleep(20'000'000);
+  const ArrayStatus status = test_.array->GetStatus();
+  EXPECT_EQ(status.rebuild_left_bytes, status.rebuild_lost_bytes);
+  EXPECT_LE(status.rebuild_lost_bytes, 3 * kChunk);
+  WriteElsewhere(5000);
+  ExpectContent();
+  // Written anew as a whole it is well again, and so is the array.
+  const std::set<uint64_t> lost = std::exchange(lost_, {});
+  for (const uint64_t chunk : lost) {
+    Write(chunk / 3 * kStripe, kStripe);
+  }
+  for (int i = 0; i < 200 && test_.array->GetStatus().devices[2].state != DeviceState::kOk; ++i) {
+    test_.Sleep(500'000);
+  }
+  EXPECT_EQ(test_.array->GetStatus().devices[2].state, DeviceState::kOk);
+  ExpectContent();
+}
+
+// Where they are as many as the log has room for, who waits is refused, and not kept waiting while
+// the same stripes are read again and again.
+TEST_F(StuckStripe, SoManyThatNothingHelpsAreNoWork) {
+  LoseStripes(350);
+  uint64_t refused_first = 0;
+  for (uint64_t chunk = 0; chunk < kSize / kChunk; ++chunk) {
+    if (HasLost(chunk / 3) && !lost_.contains(chunk)) {
+      const std::vector<std::byte> data = RandomBytes(random_, kChunk);
+      refused_first += test_.Write(volume_, chunk * kChunk, data).ok() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(refused_first, 0U);
+  const uint64_t reads = test_.counter(0).counters().reads;
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const std::vector<std::byte> data = RandomBytes(random_, kChunk);
+    EXPECT_FALSE(test_.Write(volume_, random_.Below(kSize / kChunk) * kChunk, data).ok());
+    test_.Sleep(5'000);
+  }
+  EXPECT_LT(test_.counter(0).counters().reads - reads, 2000U);
+  // What lets go of them is taken at any time.
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->DeleteVolume(volume_)).ok());
+  volume_ = test_.CreateVolume("w", kSize);
+  std::ranges::fill(model_, std::byte{0});
+  lost_.clear();
+  WriteElsewhere(2000);
+  ExpectContent();
+}
+
+}  // namespace
+}  // namespace eplog
