@@ -13,7 +13,7 @@ CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
 SAID = if grep -l 'ERROR: \|WARNING: \|runtime error: ' build/$(1)/said.* 2>/dev/null; then \
   echo 'The sanitizer found something: see these files.'; exit 1; fi
 
-.PHONY: help run umount build test torture asan tsan tidy fuzz check-all mutants clean
+.PHONY: help run umount build test torture asan tsan tidy fuzz check-all mutants mends clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make fuzz FUZZ_SECONDS=60   every decoder under libFuzzer, for so long each'
 	@echo 'make check-all   asan, tsan, tidy, every case of the fault tests, fuzzing, 10,000 seeds of the torture: hours'
 	@echo 'make mutants N=40 [SEED=1]   break the program in N small ways; which of them do the tests notice?'
+	@echo 'make mends    take out the mend of each hole that was closed; does its test notice?'
 	@echo 'make clean    remove what was built (./array stays)'
 	@echo 'JOBS=N sets how many jobs run at once (now $(JOBS)).'
 
@@ -100,6 +101,11 @@ mutants:
 	@[ -x build/mutants/python/bin/python ] || \
 	  { python3 -m venv build/mutants/python && build/mutants/python/bin/pip install --quiet universalmutator==1.14.1; }
 	@build/mutants/python/bin/python scripts/mutants.py $(N) $(SEED) --jobs $(JOBS)
+
+# Each hole that was closed, opened again.
+mends:
+	@scripts/packages.sh build run test
+	@python3 scripts/mends.py $(MEND)
 
 clean:
 	@if mountpoint -q mnt; then echo 'The array is mounted: make umount first.'; exit 1; fi

@@ -194,6 +194,11 @@ Task<void> Keeper::Pause(int fruitless) {
 // Each try reads all that cannot be committed, and who is refused may come again at once: the next
 // one is twice as far, unless somebody lets go of something.
 Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
+  if (fruitless == kTries + 1) {
+    core_.Tell(EventKind::kCommitBehind, "",
+               "writes are refused for want of log: " + error.message +
+                   "; write such stripes anew as a whole, or punch them, and it goes on");
+  }
   const uint64_t rest = kLongRetryUs << std::min(fruitless - kTries, kMostDoublings);
   const uint64_t until = core_.loop.NowUs() + rest;
   const uint64_t states = core_.states;
