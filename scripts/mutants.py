@@ -100,7 +100,8 @@ class Lane:
 
     def prepare(self):
         self.copy_sources()
-        status, out = self.run(["cmake", "--preset", "check"])
+        # What is broken may leave a variable unused.
+        status, out = self.run(["cmake", "--preset", "check", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF"])
         if status == 0:
             status, out = self.ninja("torture", *sorted({units_of(room) for room in ROOMS}))
         if status != 0:

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Takes the mend of each hole that was closed out again, one at a time, and looks whether its test notices: `make mends`.
+
+tests/mutants/mends.json says what to put in the place of what, and which test is to notice: "engine_tests FILTER" (any
+room's), "torture FIRST SEEDS", "e2e SCRIPT" or "blocking". Mends that are canaries of the torture are not listed: each is
+taken out, and caught, by the test torture_canaries. A text that is not found any more is an error: the code has moved, and
+the entry has to follow it.
+
+  mends.py [WORD]     only those whose sentence has the word
+"""
+import json
+import os
+import sys
+import time
+
+from mutants import PATIENCE, TOP, Lane, say
+
+LIST = TOP / "tests" / "mutants" / "mends.json"
+
+
+def command_of(lane, test):
+    """What to build for a test, and how to run it."""
+    kind, *words = test.split()
+    if kind == "torture":
+        return kind, [str(lane.build / "tests/torture/torture"), "--first", words[0], "--seeds", words[1], "--jobs", "1",
+                      "--stop-after", "1"]
+    if kind == "e2e":
+        return "eplog", ["bash", str(lane.top / "tests/e2e" / words[0]), str(lane.build / "src/eplog")]
+    if kind == "blocking":
+        return "eplog", ["ctest", "--test-dir", str(lane.build), "-R", "^blocking$", "--no-tests=error"]
+    return kind, [str(lane.build / "tests" / kind), f"--gtest_filter={words[0]}", "--gtest_brief=1"]
+
+
+def run(lane, test, timeout=None):
+    """Exit status (None: it did not end) and output."""
+    target, command = command_of(lane, test)
+    status, out = lane.ninja(target)
+    if status != 0:
+        sys.exit(f"{target} does not build: {out[-3000:]}")
+    return lane.run(command, timeout, limited=True)
+
+
+def changed(mend):
+    """{file: text without the mend}"""
+    texts = {}
+    for edit in mend["edits"]:
+        text = texts.get(edit["file"]) or (TOP / edit["file"]).read_text()
+        if text.count(edit["take"]) != 1:
+            sys.exit(f"{LIST.name}: of \"{mend['mend']}\", this is not once in {edit['file']}:\n{edit['take']}")
+        texts[edit["file"]] = text.replace(edit["take"], edit["put"])
+    return texts
+
+
+def usual_seconds(lane, tests):
+    """How long each takes while nothing is taken out; all must pass."""
+    usual = {}
+    for test in tests:
+        began = time.monotonic()
+        status, out = run(lane, test)
+        if status != 0:
+            sys.exit(f"{test} fails though nothing is taken out: {out[-3000:]}")
+        usual[test] = time.monotonic() - began
+    return usual
+
+
+def is_noticed(lane, mend, texts, seconds):
+    for name, text in texts.items():
+        (lane.top / name).write_text(text)
+    try:
+        status, _ = run(lane, mend["noticed_by"], seconds * PATIENCE + 60)
+        return status != 0
+    finally:
+        for name in texts:
+            (lane.top / name).write_text((TOP / name).read_text())
+
+
+def main():
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    mends = [mend for mend in json.loads(LIST.read_text()) if word in mend["mend"]]
+    texts = [changed(mend) for mend in mends]
+    lane = Lane(0)
+    lane.prepare()
+    usual = usual_seconds(lane, sorted({mend["noticed_by"] for mend in mends}))
+    missed = []
+    for mend, without in zip(mends, texts):
+        noticed = is_noticed(lane, mend, without, usual[mend["noticed_by"]])
+        say(f"{'noticed' if noticed else 'MISSED ':8} {mend['mend']}  ({mend['noticed_by']})")
+        missed += [] if noticed else [mend]
+    say(f"{len(mends) - len(missed)} of {len(mends)} noticed")
+    sys.exit(1 if missed or not mends else 0)
+
+
+if __name__ == "__main__":
+    os.chdir(TOP)
+    main()
