@@ -116,7 +116,7 @@ class ArrayImpl final : public Array {
   Task<Status> CommitUpto(uint64_t upto, Progress progress);
   Task<void> CommitFlushed(uint64_t upto);
   Task<Status> ScrubAll(Findings& findings, bool heal, const Progress& progress);
-  Task<void> AddLost(Findings& findings);
+  Task<Status> AddLost(Findings& findings);
   Task<Status> ScrubMetadata(Findings& findings, bool heal);
   Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
   // Until all that is acknowledged is in the log.

@@ -180,8 +180,8 @@ Task<Result<LossReport>> ArrayImpl::FindLost() {
   Status status = Readable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  LossFinder finder(core_, reader_);
-  Task<LossReport> finding = finder.Find();
+  LossFinder finder(core_, reader_, closing_);
+  Task<Result<LossReport>> finding = finder.Find();
   co_return co_await finding;
 }
 

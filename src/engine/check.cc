@@ -19,8 +19,9 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Task<Status> running = scrubber.Run(std::move(options), progress);
   status = co_await running;
   EPLOG_CO_TRY(status);
-  Task<void> listing = AddLost(findings);
-  co_await listing;
+  Task<Status> listing = AddLost(findings);
+  status = co_await listing;
+  EPLOG_CO_TRY(status);
   Task<Status> metadata = ScrubMetadata(findings, false);
   status = co_await metadata;
   EPLOG_CO_TRY(status);
@@ -84,8 +85,9 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
     co_await ending;
   }
   EPLOG_CO_TRY(status);
-  Task<void> listing = AddLost(findings);
-  co_await listing;
+  Task<Status> listing = AddLost(findings);
+  status = co_await listing;
+  EPLOG_CO_TRY(status);
   Task<Status> metadata = ScrubMetadata(findings, heal);
   status = co_await metadata;
   EPLOG_CO_TRY(status);
@@ -96,11 +98,15 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
 }
 
 // What no device holds any more, so that nothing which was read could be wrong.
-Task<void> ArrayImpl::AddLost(Findings& findings) {
-  LossFinder finder(core_, reader_);
-  Task<LossReport> finding = finder.Find();
-  const LossReport lost = co_await finding;
-  for (const LostRange& range : lost.ranges) {
+Task<Status> ArrayImpl::AddLost(Findings& findings) {
+  LossFinder finder(core_, reader_, closing_);
+  Task<Result<LossReport>> finding = finder.Find();
+  const Result<LossReport> lost = co_await finding;
+  if (!lost.ok()) {
+    Error error = lost.error();
+    co_return Fail(std::move(error));
+  }
+  for (const LostRange& range : lost->ranges) {
     Finding problem;
     problem.volume = range.volume;
     problem.offset_bytes = range.offset_bytes;
@@ -109,6 +115,7 @@ Task<void> ArrayImpl::AddLost(Findings& findings) {
     findings.Add(std::move(problem));
     findings.report.lost += DivideUp(range.length_bytes, core_.geometry.chunk_bytes);
   }
+  co_return OkStatus();
 }
 
 Task<Status> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {

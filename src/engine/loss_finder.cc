@@ -7,8 +7,13 @@
 #include "log/log_ring.h"
 
 namespace eplog {
+namespace {
 
-Task<LossReport> LossFinder::Find() {
+constexpr size_t kMostKnown = 65536;  // log stripes; what is not known any more is read again
+
+}  // namespace
+
+Task<Result<LossReport>> LossFinder::Find() {
   report_.log_damage = core_.log_damage;
   if (core_.devices_not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
@@ -35,6 +40,9 @@ Task<LossReport> LossFinder::Find() {
       Task<void> looking = LookAt(id, extent);
       co_await looking;
       co_await core_.loop.Yield();  // thousands of rows in each
+      if (closing_) {
+        co_return Fail(ErrorCode::kShutdown, "the array is closing");
+      }
     }
   }
   co_return std::move(report_);
@@ -42,7 +50,7 @@ Task<LossReport> LossFinder::Find() {
 
 Task<void> LossFinder::LookAt(VolumeId id, ExtentIndex extent) {
   const Geometry& g = core_.geometry;
-  for (uint32_t s = 0; s < g.extent_stripes; ++s) {
+  for (uint32_t s = 0; s < g.extent_stripes && !closing_; ++s) {
     Task<uint64_t> looking = LostIn(StripeIndex(extent.value * g.extent_stripes + s));
     const uint64_t lost = co_await looking;
     const Volume* volume = core_.state->volumes.Find(id);
@@ -90,24 +98,42 @@ Task<uint64_t> LossFinder::LostIn(StripeIndex stripe) {
   co_return lost;
 }
 
+// Its chunks lie far apart in the volumes, and each is asked for by itself: what was read for one
+// is known for all.
 Task<bool> LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) {
-  const Geometry& g = core_.geometry;
   const LogStripeView view = core_.state->pending.View(id);
-  uint32_t missing = 0;
-  for (const LogStripeMember& member : view.members) {
-    Task<bool> looking = MemberIsThere(member);
-    const bool there = co_await looking;
-    if (there && member.chunk == chunk) {
-      co_return false;
-    }
-    missing += there ? 0 : 1;
+  const auto index = static_cast<size_t>(
+      std::ranges::find(view.members, chunk, &LogStripeMember::chunk) - view.members.begin());
+  const auto known = known_.find(id);
+  if (known != known_.end() && known->second.sequence == view.sequence &&
+      known->second.states == core_.states) {
+    co_return (known->second.lost >> index & 1) != 0;
   }
-  for (uint32_t j = 0; j < g.m; ++j) {
+  Known answer{view.sequence, core_.states, 0};
+  Task<uint64_t> looking = LostOf(view);
+  answer.lost = co_await looking;
+  if (known_.size() >= kMostKnown) {
+    known_.clear();
+  }
+  known_[id] = answer;
+  co_return (answer.lost >> index & 1) != 0;
+}
+
+Task<uint64_t> LossFinder::LostOf(const LogStripeView& view) {
+  const Geometry& g = core_.geometry;
+  uint64_t missing = 0;
+  for (size_t i = 0; i < view.members.size(); ++i) {
+    Task<bool> looking = MemberIsThere(view.members[i]);
+    const bool there = co_await looking;
+    missing |= there ? 0 : uint64_t{1} << i;
+  }
+  uint32_t logs_missing = 0;
+  for (uint32_t j = 0; j < g.m && missing != 0; ++j) {
     Task<bool> looking = LogChunkIsThere(j, view);
     const bool there = co_await looking;
-    missing += there ? 0 : 1;
+    logs_missing += there ? 0 : 1;
   }
-  co_return missing > g.m;
+  co_return static_cast<uint32_t>(std::popcount(missing)) + logs_missing > g.m ? missing : 0;
 }
 
 // What was on its way when an SSD was lost the tables may name, and it may lack.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/chunk_reader.h"
@@ -15,9 +16,11 @@ namespace eplog {
 
 class LossFinder {
  public:
-  LossFinder(Core& core, const ChunkReader& reader) : core_(core), reader_(reader) {}
+  // When `closing` becomes true it ends with kShutdown.
+  LossFinder(Core& core, const ChunkReader& reader, const bool& closing)
+      : core_(core), reader_(reader), closing_(closing) {}
 
-  Task<LossReport> Find();
+  Task<Result<LossReport>> Find();
 
  private:
   Task<void> LookAt(VolumeId id, ExtentIndex extent);
@@ -25,13 +28,22 @@ class LossFinder {
   // Bit i: data chunk i of the stripe.
   Task<uint64_t> LostIn(StripeIndex stripe);
   Task<bool> PendingIsLost(ChunkIndex chunk, LogStripeId id);
-  // What is referred to lives until the task ends.
+  // What is referred to lives until the task ends. Bit i: member i of the log stripe.
+  Task<uint64_t> LostOf(const LogStripeView& view);
   Task<bool> MemberIsThere(const LogStripeMember& member);
   Task<bool> LogChunkIsThere(uint32_t j, const LogStripeView& view);
   void Add(const Volume& volume, uint64_t offset_bytes, uint64_t length_bytes);
 
   Core& core_;
   const ChunkReader& reader_;
+  const bool& closing_;
+  // Of a log stripe, under these device states.
+  struct Known {
+    uint64_t sequence = 0;
+    uint64_t states = 0;
+    uint64_t lost = 0;
+  };
+  std::unordered_map<LogStripeId, Known> known_;
   LossReport report_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "eplog/report.h"
@@ -71,7 +72,7 @@ class LogThatJoined : public FindLost {
   void SetUp() override {
     ASSERT_TRUE(test_.Write(volume_, 0, RandomBytes(random_, kSize)).ok());
     ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
-    Update(0, 60);
+    Pend();
     ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
     ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
     ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(kLog, "by hand")).ok());
@@ -79,6 +80,7 @@ class LogThatJoined : public FindLost {
     ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(kLog, *test_.Devices()[kLog])).ok());
     ASSERT_EQ(test_.array->GetStatus().devices[kLog].state, DeviceState::kRebuilding);
   }
+  virtual void Pend() { Update(0, 60); }
   void Update(uint64_t from, uint64_t to) {
     for (uint64_t i = from; i < to; ++i) {
       const uint64_t at = i * kStripe + i % 3 * kChunk;
@@ -106,6 +108,62 @@ TEST_F(LogThatJoined, AnSsdIsAwayWhenItIsOpenedByForce) {
   auto opened = OpenByForceWithout(0);
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   ExpectJustWhatCannotBeReadIsNamed(**opened);
+  EXPECT_TRUE(RunTask(test_.loop, (*opened)->Close()).ok());
+}
+
+// Umounting does not wait until it has looked through all.
+TEST_F(LogThatJoined, LookingForWhatIsLostEndsWhenTheArrayCloses) {
+  test_.Kill();
+  auto opened = OpenByForceWithout(0);
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  const uint64_t before = test_.counter(kLog).counters().reads;
+  std::optional<Result<LossReport>> report;
+  test_.loop.Spawn([](Array& array, auto& found) -> Task<void> {
+    Task<Result<LossReport>> finding = array.FindLost();
+    found.emplace(co_await finding);
+  }(**opened, report));
+  EXPECT_TRUE(RunTask(test_.loop, (*opened)->Close()).ok());
+  ASSERT_TRUE(report);
+  ASSERT_FALSE(report->ok());
+  EXPECT_EQ(report->error().code, ErrorCode::kShutdown);
+  EXPECT_LE(test_.counter(kLog).counters().reads, before + 1);
+}
+
+// Of each log stripe that is pending two chunks are lost.
+class PairsLost : public LogThatJoined {
+ protected:
+  void Pend() override {
+    const auto superblock = DecodeSuperblock(test_.memory(0).bytes().first(kSuperblockCopyBytes));
+    ASSERT_TRUE(superblock.ok());
+    const Geometry& g = superblock->geometry;
+    for (uint64_t chunk = 0; chunk + 1 < kSize / kChunk; ++chunk) {
+      const bool in_one_stripe = chunk % g.k() + 1 < g.k();
+      if (in_one_stripe && g.SsdOf(ChunkIndex(chunk)).value >= 2 &&
+          g.SsdOf(ChunkIndex(chunk + 1)).value >= 2) {
+        ASSERT_TRUE(test_.Write(volume_, chunk * kChunk, RandomBytes(random_, 2 * kChunk)).ok());
+        ++log_stripes_;
+      }
+    }
+  }
+  uint64_t log_stripes_ = 0;
+};
+
+TEST_F(PairsLost, ALogChunkIsReadOnceForAllThatItBelongsTo) {
+  ASSERT_GT(log_stripes_, 10U);
+  test_.Kill();
+  auto devices = test_.Devices();
+  devices.erase(devices.begin() + 2, devices.begin() + 4);
+  OpenOptions options;
+  options.read_only = options.force = true;
+  auto opened = RunTask(test_.loop, Array::Open(test_.loop, devices, options));
+  ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+  const uint64_t before = test_.counter(kLog).counters().reads;
+  const auto report = RunTask(test_.loop, (*opened)->FindLost());
+  ASSERT_TRUE(report.ok());
+  EXPECT_GE(report->lost_bytes, 2 * log_stripes_ * kChunk);
+  const uint64_t reads = test_.counter(kLog).counters().reads - before;
+  EXPECT_GT(reads, 0U);
+  EXPECT_LE(reads, log_stripes_);
   EXPECT_TRUE(RunTask(test_.loop, (*opened)->Close()).ok());
 }
 
