@@ -70,7 +70,9 @@ void Healer::BeginScrub() {
   scrubbed_ = true;
   before_scrub_.states = core_.states;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    before_scrub_.wrong[i] = WrongOf(core_.members, DeviceIndex(i));
+    // What was logged to one that joins is not looked at: it stays as wrong as it is.
+    const bool joining = (core_.joining >> i & 1) != 0;
+    before_scrub_.wrong[i] = joining ? 0 : WrongOf(core_.members, DeviceIndex(i));
   }
 }
 

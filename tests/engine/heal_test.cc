@@ -361,6 +361,53 @@ TEST_F(Heal, NobodyIsFailedByCountWhereOthersAreWrongToo) {
   EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
 }
 
+// A scrub does not look at the log of one that joins: what was met wrong there still is.
+TEST_F(Heal, NobodyIsFailedByCountWhereALogThatJoinedIsWrong) {
+  test_->shape().auto_commit = false;
+  FailByCount(4);
+  test_->array->SetRebuildPace({.bytes_per_second = 1});
+  for (const uint32_t device : {0U, kSsdCount}) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(device, "by hand")).ok());
+    std::ranges::fill(test_->memory(device).bytes(), std::byte{0});
+    ASSERT_TRUE(
+        RunTask(test_->loop, test_->array->ReplaceDevice(device, *test_->Devices()[device])).ok());
+  }
+  Write(20 * kStripe, 2 * kChunk);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  Rot(kSsdCount);
+  // One chunk cannot be read once, and is decoded from the log.
+  for (const uint32_t device : {1U, 2U, 3U, 4U, 5U}) {
+    Fault fault;
+    fault.kinds = MaskOf(RequestKind::kRead);
+    test_->faulty(device).Add(fault);
+  }
+  static_cast<void>(test_->Read(volume_, 20 * kStripe, kChunk));
+  for (const uint32_t device : {1U, 2U, 3U, 4U, 5U}) {
+    test_->faulty(device).Clear();
+  }
+  const auto status = [&](uint32_t device) { return test_->array->GetStatus().devices[device]; };
+  ASSERT_GT(status(kSsdCount).corrupt_chunks, 0U);
+  ASSERT_EQ(status(kSsdCount).state, DeviceState::kRebuilding);
+  EXPECT_EQ(Scrub(true).lost, 0U);
+  ASSERT_EQ(status(kSsdCount).state, DeviceState::kRebuilding);
+  test_->array->SetRebuildPace({});
+  test_->Sleep(30'000'000);
+  ASSERT_EQ(status(kSsdCount).state, DeviceState::kOk);
+  ASSERT_EQ(status(0).state, DeviceState::kOk);
+  RotSlots(2, 0, 40);
+  static_cast<void>(test_->Read(volume_, 0, 2 * kStripe));
+  test_->Sleep(3'000'000);
+  ASSERT_GT(status(2).corrupt_chunks, 0U);
+  ASSERT_EQ(status(2).state, DeviceState::kOk);
+  RotSlots(1, 0, 60);
+  static_cast<void>(test_->Read(volume_, 2 * kStripe, 18 * kStripe));
+  test_->Sleep(3'000'000);
+  EXPECT_GE(status(1).corrupt_chunks, 4U);
+  for (uint32_t device = 0; device < kSsdCount + kParity; ++device) {
+    EXPECT_EQ(status(device).state, DeviceState::kOk) << device;
+  }
+}
+
 TEST_F(Heal, DeviceThatFailsManyReadsIsFailedOnce) {
   for (const uint32_t device : {1U, 4U}) {
     Fault fault;
