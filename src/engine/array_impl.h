@@ -24,6 +24,7 @@
 #include "engine/rebuilder.h"
 #include "engine/recovery.h"
 #include "engine/relogger.h"
+#include "engine/scrubber.h"
 #include "engine/superblocks.h"
 #include "engine/volumes.h"
 #include "engine/watch.h"
@@ -117,7 +118,10 @@ class ArrayImpl final : public Array {
   Task<void> CommitFlushed(uint64_t upto);
   Task<Status> ScrubAll(Findings& findings, bool heal, const Progress& progress);
   Task<Status> AddLost(Findings& findings);
-  Task<Status> ScrubMetadata(Findings& findings, bool heal);
+  Task<Status> ScrubParts(Findings& findings, Scrubber::Options options, const Progress& progress,
+                          bool& left_something);
+  // False if it was changed too often to be read as a whole.
+  Task<Result<bool>> ScrubMetadata(Findings& findings, bool heal);
   Task<Status> DrainVolume(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes);
   // Until all that is acknowledged is in the log.
   Task<Status> DrainAll() {

@@ -22,9 +22,12 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Task<Status> listing = AddLost(findings);
   status = co_await listing;
   EPLOG_CO_TRY(status);
-  Task<Status> metadata = ScrubMetadata(findings, false);
-  status = co_await metadata;
-  EPLOG_CO_TRY(status);
+  Task<Result<bool>> metadata = ScrubMetadata(findings, false);
+  const Result<bool> all_metadata = co_await metadata;
+  if (!all_metadata.ok()) {
+    Error error = all_metadata.error();
+    co_return Fail(std::move(error));
+  }
   co_return std::move(findings.report);
 }
 
@@ -72,28 +75,41 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
       keeper.save(ScrubMark{heal, next, problems_before, report.healed, report.lost});
     };
   }
-  const bool from_the_beginning = options.first_stripe == 0;
-  Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
+  bool left_something = options.first_stripe != 0;
   if (heal) {
     healer_.BeginScrub();
   }
-  Task<Status> running = scrubber.Run(std::move(options), progress);
+  Task<Status> running = ScrubParts(findings, std::move(options), progress, left_something);
   Status status = co_await running;
   if (heal) {
-    const bool all_right = status.ok() && from_the_beginning && !scrubber.left_something();
-    Task<void> ending = healer_.EndScrub(all_right);
+    Task<void> ending = healer_.EndScrub(status.ok() && !left_something);
     co_await ending;
   }
-  EPLOG_CO_TRY(status);
-  Task<Status> listing = AddLost(findings);
-  status = co_await listing;
-  EPLOG_CO_TRY(status);
-  Task<Status> metadata = ScrubMetadata(findings, heal);
-  status = co_await metadata;
   EPLOG_CO_TRY(status);
   if (keeper.save) {
     keeper.save(std::nullopt);
   }
+  co_return OkStatus();
+}
+
+// The metadata comes last: until then what was met wrong of it is not healed.
+Task<Status> ArrayImpl::ScrubParts(Findings& findings, Scrubber::Options options,
+                                   const Progress& progress, bool& left_something) {
+  const bool heal = options.heal;
+  Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
+  Task<Status> running = scrubber.Run(std::move(options), progress);
+  Status status = co_await running;
+  EPLOG_CO_TRY(status);
+  Task<Status> listing = AddLost(findings);
+  status = co_await listing;
+  EPLOG_CO_TRY(status);
+  Task<Result<bool>> metadata = ScrubMetadata(findings, heal);
+  const Result<bool> all_metadata = co_await metadata;
+  if (!all_metadata.ok()) {
+    Error error = all_metadata.error();
+    co_return Fail(std::move(error));
+  }
+  left_something = left_something || scrubber.left_something() || !*all_metadata;
   co_return OkStatus();
 }
 
@@ -118,14 +134,16 @@ Task<Status> ArrayImpl::AddLost(Findings& findings) {
   co_return OkStatus();
 }
 
-Task<Status> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {
+Task<Result<bool>> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {
   MetadataScrubber scrubber(core_, {flusher_, superblocks_, checkpointer_}, findings);
   const Superblock& newest = superblocks_.current();
   const bool crashed =
       core_.options.read_only && (entries_replayed_ != 0 || newest.epoch != newest.base);
   Task<Status> running =
       scrubber.Run({.heal = heal, .superblocks = !crashed, .closing = &closing_});
-  co_return co_await running;
+  Status status = co_await running;
+  EPLOG_CO_TRY(status);
+  co_return scrubber.read_all();
 }
 
 }  // namespace eplog

@@ -22,10 +22,9 @@ Task<Status> MetadataScrubber::Run(Options options) {
     Task<void> superblocks = CheckSuperblocks();
     co_await superblocks;
   }
-  bool done = false;
-  for (int attempt = 0; attempt < kTries && !done && !Stop(); ++attempt) {
+  for (int attempt = 0; attempt < kTries && !read_all_ && !Stop(); ++attempt) {
     Task<bool> checking = CheckOnce();
-    done = co_await checking;
+    read_all_ = co_await checking;
   }
   Status ended = core_.ScrubMayGoOn(closing_);
   EPLOG_CO_TRY(ended);

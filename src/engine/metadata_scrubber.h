@@ -36,6 +36,8 @@ class MetadataScrubber {
   };
   // Fails if it could not come to its end: the array closes, or has stopped.
   Task<Status> Run(Options options);
+  // No checkpoint and no change of devices came between, again and again.
+  [[nodiscard]] bool read_all() const { return read_all_; }
 
  private:
   // False if the checkpoint or the devices changed meanwhile.
@@ -57,6 +59,7 @@ class MetadataScrubber {
   CheckpointPointer pointer_;
   CheckpointRoot root_;
   uint64_t states_ = 0;
+  bool read_all_ = false;
   std::vector<size_t> in_superblocks_;
   std::vector<size_t> elsewhere_;
 };

@@ -361,6 +361,40 @@ TEST_F(Heal, NobodyIsFailedByCountWhereOthersAreWrongToo) {
   EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
 }
 
+// What is wrong of the metadata is healed last.
+TEST_F(Heal, NobodyIsFailedByCountBeforeTheMetadataIsHealed) {
+  FailByCount(4);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  Superblock newest;
+  for (const uint64_t copy : kSuperblockCopyOffset) {
+    const auto found =
+        DecodeSuperblock(test_->memory(0).bytes().subspan(copy, kSuperblockCopyBytes));
+    ASSERT_TRUE(found.ok());
+    newest = found->generation > newest.generation ? *found : newest;
+  }
+  const CheckpointPointer root = newest.checkpoint;
+  uint32_t damaged = 0;
+  uint32_t rotten = 0;
+  for (uint32_t i = 0; i < kSsdCount; ++i) {
+    if ((root.ssd_mask >> i & 1) != 0 && damaged < kParity) {
+      test_->memory(i).bytes()[newest.geometry.MetadataOffset(root.root_block) + 100] ^=
+          std::byte{1};
+      ++damaged;
+    } else {
+      rotten = i;
+    }
+  }
+  ASSERT_EQ(damaged, kParity);
+  RotSlots(rotten, 0, 40);
+  EXPECT_EQ(Scrub(true).lost, 0U);
+  EXPECT_GE(test_->array->GetStatus().devices[rotten].corrupt_chunks, 4U);
+  EXPECT_EQ(test_->array->GetStatus().devices[rotten].state, DeviceState::kOk);
+  // The next one finds nothing wrong any more.
+  EXPECT_EQ(Scrub(true).problems_found, 0U);
+  EXPECT_EQ(test_->array->GetStatus().devices[rotten].state, DeviceState::kFailed);
+  ExpectContent("without it");
+}
+
 // A scrub does not look at the log of one that joins: what was met wrong there still is.
 TEST_F(Heal, NobodyIsFailedByCountWhereALogThatJoinedIsWrong) {
   test_->shape().auto_commit = false;
