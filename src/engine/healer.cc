@@ -181,6 +181,7 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
     co_return OkStatus();
   }
   const uint64_t parity = batch.WrongParity(0);
+  batch.CountWrong(0, parity);
   batch.EncodeParity(0, parity);
   wrong |= parity;
   if (wrong == 0) {

@@ -261,6 +261,12 @@ uint64_t RowBatch::WrongParity(size_t at) const {
   return wrong;
 }
 
+void RowBatch::CountWrong(size_t at, uint64_t positions) {
+  for (uint64_t mask = positions; mask != 0; mask &= mask - 1) {
+    core_.members.CountCorrupt(SsdOf(rows_[at], static_cast<uint32_t>(std::countr_zero(mask))));
+  }
+}
+
 void RowBatch::EncodeParity(size_t at, uint64_t wanted) {
   const Geometry& g = core_.geometry;
   std::array<const std::byte*, kMaxSsds> content{};

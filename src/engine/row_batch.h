@@ -47,6 +47,8 @@ class RowBatch {
   Status Decode(size_t at, uint64_t wanted);
   // Parity that is valid and yet not the parity of the row's data (all valid): mask of positions.
   [[nodiscard]] uint64_t WrongParity(size_t at) const;
+  // Counts these positions against their SSDs: their checksums are right, and nobody else says so.
+  void CountWrong(size_t at, uint64_t positions);
   // The parity positions `wanted` anew from the row's data (all valid), with their CRCs.
   void EncodeParity(size_t at, uint64_t wanted);
 

@@ -200,6 +200,7 @@ Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wr
 void Scrubber::CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings) {
   const RowBatch::Row& row = batch.row(at);
   const uint64_t wrong_parity = batch.WrongParity(at);
+  batch.CountWrong(at, wrong_parity);
   ++report_.rows_checked;
   report_.chunks_checked += static_cast<uint64_t>(std::popcount(row.valid | row.bad));
   report_.parity_checked += static_cast<uint64_t>(std::popcount(row.valid >> core_.geometry.k()));

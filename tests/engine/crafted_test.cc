@@ -357,13 +357,25 @@ TEST(CraftedParity, ThatDoesNotMatchTheDataIsFoundAndMended) {
     EXPECT_TRUE(report.ok());
     return *report;
   };
+  const auto counted = [&] {
+    uint64_t sum = 0;
+    for (const auto& device : test.array->GetStatus().devices) {
+      sum += device.corrupt_chunks;
+    }
+    return sum;
+  };
+  EXPECT_EQ(counted(), 0U) << "an opening blames nobody";
   const CheckReport found = scrub(false);
   ASSERT_EQ(found.problems_found, 1U);
+  EXPECT_EQ(test.array->GetStatus().devices[parity_ssd.value].corrupt_chunks, 1U);
   EXPECT_EQ(found.findings.front().device, g.DeviceName(parity_ssd));
   EXPECT_NE(found.findings.front().what.find("does not match the data"), std::string::npos)
       << found.findings.front().Text();
   EXPECT_EQ(scrub(true).findings.front().outcome, Finding::Outcome::kHealed);
+  EXPECT_EQ(test.array->GetStatus().devices[parity_ssd.value].corrupt_chunks, 3U)
+      << "it was read by both and once more to be healed";
   EXPECT_EQ(scrub(false).problems_found, 0U);
+  EXPECT_EQ(counted(), 3U);
   // And it is of use now.
   for (uint32_t i = 0, lost = 0; i < g.n && lost < g.m; ++i) {
     if (i != parity_ssd.value) {
