@@ -49,7 +49,7 @@ struct CheckReport {
   uint64_t problems_found = 0;
   uint64_t problems_found_before = 0;  // of them; these are not in `findings`
   uint64_t healed = 0;                 // chunks, and copies of metadata, written anew
-  uint64_t lost = 0;                   // chunks that redundancy cannot replace
+  uint64_t lost = 0;  // chunks of volumes that cannot be read: redundancy cannot replace them
   std::vector<Finding> findings;
 };
 

@@ -107,7 +107,8 @@ int RunScrub(const ScrubCommand& command) {
   if (!report.ok()) {
     return ReportError(kVerb, report.error());
   }
-  const bool found = report->value("problems_found", uint64_t{0}) != 0;
+  const bool mendable =
+      report->value("problems_found", uint64_t{0}) > report->value("lost", uint64_t{0});
   if (command.json) {
     PrintJson(*report);
   } else {
@@ -124,7 +125,7 @@ int RunScrub(const ScrubCommand& command) {
     }
     PrintReport(*report, "scrubbed", file->name);
     PrintNotWhole(*report, ShellWord(command.array));
-    if (found && !command.repair) {
+    if (mendable && !command.repair) {
       Print("nothing was changed: eplog scrub --repair heals what redundancy can replace");
     }
   }

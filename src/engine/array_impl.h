@@ -117,7 +117,6 @@ class ArrayImpl final : public Array {
   Task<Status> CommitUpto(uint64_t upto, Progress progress);
   Task<void> CommitFlushed(uint64_t upto);
   Task<Status> ScrubAll(Findings& findings, bool heal, const Progress& progress);
-  Task<Status> AddLost(Findings& findings);
   Task<Status> ScrubParts(Findings& findings, Scrubber::Options options, const Progress& progress,
                           bool& left_something);
   // False if it was changed too often to be read as a whole.

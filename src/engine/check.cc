@@ -1,6 +1,5 @@
 // Array::Check and Array::Scrub: the same reading, of an array at rest or at work.
 #include "engine/array_impl.h"
-#include "engine/loss_finder.h"
 #include "engine/metadata_scrubber.h"
 #include "engine/scrubber.h"
 
@@ -11,7 +10,7 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   EPLOG_CO_TRY(status);
   const Request request(*this);
   Findings findings;
-  Scrubber scrubber(core_, reader_, appender_, nullptr, findings);
+  Scrubber scrubber(core_, reader_, appender_, buffered_, nullptr, findings);
   scrubber.CheckReferences();
   Scrubber::Options options;
   options.yield = false;
@@ -19,15 +18,9 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Task<Status> running = scrubber.Run(std::move(options), progress);
   status = co_await running;
   EPLOG_CO_TRY(status);
-  Task<Status> listing = AddLost(findings);
-  status = co_await listing;
-  EPLOG_CO_TRY(status);
   Task<Result<bool>> metadata = ScrubMetadata(findings, false);
-  const Result<bool> all_metadata = co_await metadata;
-  if (!all_metadata.ok()) {
-    Error error = all_metadata.error();
-    co_return Fail(std::move(error));
-  }
+  Result<bool> all_metadata = co_await metadata;
+  EPLOG_CO_TRY(all_metadata);
   co_return std::move(findings.report);
 }
 
@@ -71,8 +64,8 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
   options.closing = &closing_;
   options.first_stripe = static_cast<uint32_t>(report.first_stripe);
   if (keeper.save) {
-    options.mark = [&](uint32_t next, uint64_t problems_before) {
-      keeper.save(ScrubMark{heal, next, problems_before, report.healed, report.lost});
+    options.mark = [&](uint32_t next, uint64_t problems_before, uint64_t lost_before) {
+      keeper.save(ScrubMark{heal, next, problems_before, report.healed, lost_before});
     };
   }
   bool left_something = options.first_stripe != 0;
@@ -96,41 +89,14 @@ Task<Status> ArrayImpl::ScrubAll(Findings& findings, bool heal, const Progress& 
 Task<Status> ArrayImpl::ScrubParts(Findings& findings, Scrubber::Options options,
                                    const Progress& progress, bool& left_something) {
   const bool heal = options.heal;
-  Scrubber scrubber(core_, reader_, appender_, heal ? &healer_ : nullptr, findings);
+  Scrubber scrubber(core_, reader_, appender_, buffered_, heal ? &healer_ : nullptr, findings);
   Task<Status> running = scrubber.Run(std::move(options), progress);
   Status status = co_await running;
   EPLOG_CO_TRY(status);
-  Task<Status> listing = AddLost(findings);
-  status = co_await listing;
-  EPLOG_CO_TRY(status);
   Task<Result<bool>> metadata = ScrubMetadata(findings, heal);
-  const Result<bool> all_metadata = co_await metadata;
-  if (!all_metadata.ok()) {
-    Error error = all_metadata.error();
-    co_return Fail(std::move(error));
-  }
+  Result<bool> all_metadata = co_await metadata;
+  EPLOG_CO_TRY(all_metadata);
   left_something = left_something || scrubber.left_something() || !*all_metadata;
-  co_return OkStatus();
-}
-
-// What no device holds any more, so that nothing which was read could be wrong.
-Task<Status> ArrayImpl::AddLost(Findings& findings) {
-  LossFinder finder(core_, reader_, closing_);
-  Task<Result<LossReport>> finding = finder.Find();
-  const Result<LossReport> lost = co_await finding;
-  if (!lost.ok()) {
-    Error error = lost.error();
-    co_return Fail(std::move(error));
-  }
-  for (const LostRange& range : lost->ranges) {
-    Finding problem;
-    problem.volume = range.volume;
-    problem.offset_bytes = range.offset_bytes;
-    problem.what = std::to_string(range.length_bytes) + " bytes are on no device that is there";
-    problem.outcome = Finding::Outcome::kLost;
-    findings.Add(std::move(problem));
-    findings.report.lost += DivideUp(range.length_bytes, core_.geometry.chunk_bytes);
-  }
   co_return OkStatus();
 }
 

@@ -176,6 +176,7 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
   if (!decoded.ok()) {
     for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
       ++outcome.lost;
+      ++outcome.lost_in_row;
       Tell(EventKind::kCorruptionLost, stripe, static_cast<uint32_t>(std::countr_zero(mask)));
     }
     co_return OkStatus();

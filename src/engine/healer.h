@@ -53,8 +53,9 @@ class Healer {
   void Report(StripeIndex stripe);
 
   struct Outcome {
-    uint64_t healed = 0;  // chunks
-    uint64_t lost = 0;    // chunks that cannot be decoded
+    uint64_t healed = 0;       // chunks
+    uint64_t lost = 0;         // chunks that cannot be decoded
+    uint64_t lost_in_row = 0;  // of them
   };
   // Reads all of the stripe, its row and what is pending, and heals what is wrong.
   Task<Result<Outcome>> Heal(StripeIndex stripe);

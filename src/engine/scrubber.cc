@@ -4,9 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/chunk_place.h"
+#include "log/log_ring.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -35,6 +37,34 @@ Finding Scrubber::Describe(StripeIndex stripe, uint32_t index, std::string what)
                    std::to_string(stripe.value) + ": " + what;
   }
   return finding;
+}
+
+bool Scrubber::IsReadFromTables(ChunkIndex chunk) const {
+  const auto owner = core_.state->volumes.OwnerOf(
+      ExtentIndex(core_.geometry.StripeOf(chunk).value / core_.geometry.extent_stripes));
+  const Volume* volume = core_.state->volumes.Find(owner.volume);
+  if (volume == nullptr || volume->deleting) {
+    return false;
+  }
+  return PlaceOf(*core_.state, chunk)->offset_bytes < volume->size_bytes &&
+         !reader_.ReadsInstead(chunk) && buffered_.Latest(chunk) == nullptr;
+}
+
+// Nobody has it, so nobody is to blame.
+void Scrubber::AddLost(ChunkIndex chunk, Wrong& wrong) {
+  const Geometry& g = core_.geometry;
+  Finding finding =
+      Describe(g.StripeOf(chunk), g.IndexInStripe(chunk), "is on no device that is there");
+  finding.device.clear();
+  wrong.findings.push_back(findings_.Add(std::move(finding)));
+  wrong.lost.push_back(wrong.findings.back());
+}
+
+void Scrubber::SetOutcomes(const Wrong& wrong, bool healed) {
+  for (const size_t at : healed ? wrong.findings : wrong.lost) {
+    findings_.SetOutcome(at, healed ? Finding::Outcome::kHealed : Finding::Outcome::kLost);
+  }
+  report_.lost += healed ? 0 : wrong.lost.size();
 }
 
 void Scrubber::CheckReferences() {
@@ -132,7 +162,7 @@ Task<Status> Scrubber::ScrubRows() {
       EPLOG_CO_TRY(status);
       status = MayGoOn();  // then some of these were not read
       EPLOG_CO_TRY(status);
-      options_.mark(s, report_.problems_found - left_in_log_);
+      options_.mark(s, report_.problems_found - left_in_log_, report_.lost - lost_in_log_);
       marked_us = core_.loop.NowUs();
     }
     if (!core_.state->RowIsZero(StripeIndex(s))) {
@@ -158,23 +188,26 @@ Task<Status> Scrubber::ScrubRows() {
 }
 
 Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
-  std::vector<Wrong> wrong;
-  Task<void> checking = CheckBatch(std::move(stripes), wrong);
+  std::vector<WrongRow> rows;
+  Task<void> checking = CheckBatch(std::move(stripes), rows);
   co_await checking;
   // With nothing pinned: who heals waits his turn for room, and slots that others wait for may be
   // the ones that were being read.
-  for (Wrong& row : wrong) {
-    if (options_.heal && MayGoOn().ok()) {
-      Task<Status> healing = HealStripe(row.stripe, std::move(row.findings));
+  for (const WrongRow& row : rows) {
+    bool healed = false;
+    if (options_.heal && row.wrong.there && MayGoOn().ok()) {
+      Task<Status> healing = HealStripe(row.stripe, healed);
       Status status = co_await healing;
       EPLOG_CO_TRY(status);
     }
+    SetOutcomes(row.wrong, healed);
+    left_in_rows_ += healed ? 0 : row.wrong.findings.size();
   }
   co_return OkStatus();
 }
 
 // The words of one instant, pinned: no lock is needed to compare what they name.
-Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wrong>& wrong) {
+Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<WrongRow>& wrong) {
   const uint64_t states = core_.states;
   RowBatch batch(core_, reader_, stripes.size());
   for (const StripeIndex stripe : stripes) {
@@ -189,138 +222,271 @@ Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<Wr
     co_return;
   }
   for (size_t at = 0; at < batch.size(); ++at) {
-    Wrong row{batch.row(at).stripe, {}};
-    CheckRow(batch, at, row.findings);
-    if (!row.findings.empty()) {
+    WrongRow row{batch.row(at).stripe, {}};
+    CheckRow(batch, at, row.wrong);
+    if (!row.wrong.findings.empty()) {
       wrong.push_back(std::move(row));
     }
   }
 }
 
-void Scrubber::CheckRow(RowBatch& batch, size_t at, std::vector<size_t>& findings) {
+void Scrubber::CheckRow(RowBatch& batch, size_t at, Wrong& wrong) {
   const RowBatch::Row& row = batch.row(at);
   const uint64_t wrong_parity = batch.WrongParity(at);
   batch.CountWrong(at, wrong_parity);
   ++report_.rows_checked;
   report_.chunks_checked += static_cast<uint64_t>(std::popcount(row.valid | row.bad));
   report_.parity_checked += static_cast<uint64_t>(std::popcount(row.valid >> core_.geometry.k()));
+  const uint64_t lost = LostInRow(batch, at);
   for (uint64_t mask = row.bad | wrong_parity; mask != 0; mask &= mask - 1) {
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
-    if (IsBeingVerified(core_.geometry.SsdOf(row.stripe, index))) {
+    const bool is_lost = (lost >> index & 1) != 0;
+    if (IsBeingVerified(core_.geometry.SsdOf(row.stripe, index)) && !is_lost) {
       continue;
     }
     const bool parity = (wrong_parity >> index & 1) != 0;
-    findings.push_back(findings_.Add(
+    wrong.there = true;
+    wrong.findings.push_back(findings_.Add(
         Describe(row.stripe, index,
                  parity ? "does not match the data" : "is unreadable, or its checksum is wrong")));
+    if (is_lost) {
+      wrong.lost.push_back(wrong.findings.back());
+    }
+  }
+  for (uint64_t mask = lost & ~row.bad; mask != 0; mask &= mask - 1) {
+    AddLost(core_.geometry.Chunk(row.stripe, static_cast<uint32_t>(std::countr_zero(mask))), wrong);
   }
 }
 
-Task<Status> Scrubber::HealStripe(StripeIndex stripe, std::vector<size_t> findings) {
+// What is neither there nor can be decoded, and is what a read would need: no newer version is
+// pending or has come.
+uint64_t Scrubber::LostInRow(RowBatch& batch, size_t at) const {
+  const Geometry& g = core_.geometry;
+  const RowBatch::Row& row = batch.row(at);
+  uint64_t lost = ((uint64_t{1} << g.k()) - 1) & ~row.valid;
+  if (lost == 0 || batch.Decode(at, lost).ok()) {
+    return 0;
+  }
+  for (uint64_t mask = lost; mask != 0; mask &= mask - 1) {
+    const auto index = static_cast<uint32_t>(std::countr_zero(mask));
+    const ChunkIndex chunk = g.Chunk(row.stripe, index);
+    if (core_.state->rows.Get(row.stripe, index).word != row.words[index].word ||
+        core_.state->pending.Find(chunk) || !IsReadFromTables(chunk)) {
+      lost &= ~(uint64_t{1} << index);
+    }
+  }
+  return lost;
+}
+
+Task<Status> Scrubber::HealStripe(StripeIndex stripe, bool& healed) {
   Task<Result<Healer::Outcome>> healing = healer_->Heal(stripe);
   const Result<Healer::Outcome> outcome = co_await healing;
   if (!outcome.ok()) {
-    const Error& error = outcome.error();
-    Status running = MayGoOn();
-    EPLOG_CO_TRY(running);
-    static_cast<void>(error);  // no room, or devices changed: it stays as found
-    left_in_rows_ += findings.size();
-    co_return OkStatus();
+    co_return MayGoOn();  // no room, or devices changed: it stays as found
   }
   report_.healed += outcome->healed;
-  report_.lost += outcome->lost;
-  left_in_rows_ += outcome->lost;
-  for (const size_t at : findings) {
-    findings_.SetOutcome(at,
-                         outcome->lost == 0 ? Finding::Outcome::kHealed : Finding::Outcome::kLost);
-  }
+  healed = outcome->lost_in_row == 0;
+  left_in_rows_ += outcome->lost - outcome->lost_in_row;
   co_return OkStatus();
 }
 
 Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
-  std::vector<size_t> findings;
-  Task<void> checking = CheckLogStripe(stripe, findings);
+  Wrong wrong;
+  Task<void> checking = CheckLogStripe(stripe, wrong);
   co_await checking;
   bool gone = false;
-  if (!findings.empty() && options_.heal) {
+  if (wrong.there && options_.heal) {
     // With nothing pinned: making room for a commit may need the log.
     Task<Status> retiring = healer_->Retire(stripe.id, stripe.sequence);
     const Status retired = co_await retiring;
     gone = !core_.state->pending.IsLive(stripe.id, stripe.sequence);
   }
-  (gone ? report_.healed : left_in_log_) += findings.size();
-  for (const size_t at : findings) {
-    if (gone) {
-      findings_.SetOutcome(at, Finding::Outcome::kHealed);
-    }
-  }
+  (gone ? report_.healed : left_in_log_) += wrong.findings.size();
+  lost_in_log_ += gone ? 0 : wrong.lost.size();
+  SetOutcomes(wrong, gone);
   co_return MayGoOn();
 }
 
-Task<void> Scrubber::CheckLogStripe(Span stripe, std::vector<size_t>& findings) {
+// As it was read. Bit i of `valid`: member i, then the log chunks.
+struct Scrubber::LogStripe {
+  Span span;
+  LogStripeView view;
+  std::vector<Buffer> chunks;                // members, then log chunks
+  std::vector<std::optional<size_t>> found;  // by member: its finding
+  uint64_t valid = 0;
+
+  [[nodiscard]] uint64_t members() const { return (uint64_t{1} << view.members.size()) - 1; }
+  [[nodiscard]] uint64_t missing() const { return members() & ~valid; }
+};
+
+Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   const Geometry& g = core_.geometry;
-  if (!core_.state->pending.IsLive(stripe.id, stripe.sequence)) {
+  if (!core_.state->pending.IsLive(span.id, span.sequence)) {
     co_return;  // the array is at work, and this one has died since
   }
-  const LogStripeView view = core_.state->pending.View(stripe.id);
-  if (view.zeros) {
+  LogStripe stripe{span, core_.state->pending.View(span.id), {}, {}, 0};
+  if (stripe.view.zeros) {
     co_return;  // trimmed chunks: nothing on any device
   }
   ++report_.log_stripes_checked;
   // Whatever happens to it meanwhile, what it is made of stays where it is.
   Pins pins(core_);
-  for (const LogStripeMember& member : view.members) {
+  for (const LogStripeMember& member : stripe.view.members) {
     pins.Add(g.SsdOf(member.chunk), member.word);
   }
-  const Appender::LogPin log_pin(appender_, view.place);
-  std::vector<Buffer> buffers;
-  std::array<const std::byte*, kMaxSsds> content{};
-  bool all = true;
-  for (size_t i = 0; i < view.members.size(); ++i) {
-    const LogStripeMember& member = view.members[i];
+  const Appender::LogPin log_pin(appender_, stripe.view.place);
+  for (size_t i = 0; i < stripe.view.members.size() + g.m; ++i) {
+    stripe.chunks.push_back(core_.pool.Get(g.chunk_bytes));
+  }
+  Task<void> members = CheckMembers(stripe, wrong);
+  co_await members;
+  Task<void> logs = CheckLogChunks(stripe, wrong);
+  co_await logs;
+  ForgetLostDevices(stripe);
+  NameLostMembers(stripe, wrong);
+}
+
+Task<void> Scrubber::CheckMembers(LogStripe& stripe, Wrong& wrong) {
+  const Geometry& g = core_.geometry;
+  for (size_t i = 0; i < stripe.view.members.size(); ++i) {
+    const LogStripeMember& member = stripe.view.members[i];
     const DeviceIndex ssd = g.SsdOf(member.chunk);
-    buffers.push_back(core_.pool.Get(g.chunk_bytes));
-    content[i] = buffers[i].data();
-    Task<Status> read = reader_.ReadSlot(ssd, member.word, member.crc, buffers[i].span());
+    Task<Status> read = reader_.ReadSlot(ssd, member.word, member.crc, stripe.chunks[i].span());
     const Status status = co_await read;
     const bool there = !member.word.is_absent() && core_.members.live(ssd) && !IsBeingVerified(ssd);
     report_.chunks_checked += there ? 1 : 0;
-    all = all && status.ok();
+    stripe.valid |= status.ok() ? uint64_t{1} << i : 0;
+    stripe.found.emplace_back();
     if (!status.ok() && there) {
-      findings.push_back(
+      const char* const which = stripe.view.superseded[i] ? "an older" : "its newest";
+      stripe.found.back() =
           findings_.Add(Describe(g.StripeOf(member.chunk), g.IndexInStripe(member.chunk),
-                                 "its newest version: " + status.error().ToString())));
+                                 std::string(which) + " version: " + status.error().ToString()));
+      wrong.findings.push_back(*stripe.found.back());
+      wrong.there = true;
     }
   }
-  std::array<std::byte*, kMaxParity> parity{};
+}
+
+Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
+  const Geometry& g = core_.geometry;
+  const size_t members = stripe.view.members.size();
+  const bool all = stripe.missing() == 0;
   const Buffer computed = core_.pool.Get(size_t{g.m} * g.chunk_bytes);
+  Encode(stripe, computed);
   for (uint32_t j = 0; j < g.m; ++j) {
-    parity[j] = computed.data() + size_t{j} * g.chunk_bytes;
-  }
-  core_.code.Encode(std::span(content).first(view.members.size()), std::span(parity).first(g.m),
-                    g.chunk_bytes);
-  const Buffer stored = core_.pool.Get(g.chunk_bytes);
-  for (uint32_t j = 0; j < g.m; ++j) {
-    // One that joined lacks what was logged before, until that is committed.
-    const bool joining = (core_.joining >> g.LogDevice(j).value & 1) != 0;
-    if (!core_.members.live(g.LogDevice(j)) || joining) {
+    const DeviceIndex log = g.LogDevice(j);
+    const std::span<std::byte> stored = stripe.chunks[members + j].span();
+    if (!core_.members.live(log)) {
+      continue;
+    }
+    if ((core_.joining >> log.value & 1) != 0) {
+      // One that joined lacks what was logged before, until that is committed: nothing is wrong.
+      if (!all) {
+        Task<bool> looking = IsOnJoined(stripe, j);
+        const bool there = co_await looking;
+        stripe.valid |= there ? uint64_t{1} << (members + j) : 0;
+      }
       continue;
     }
     ++report_.parity_checked;
-    Task<Status> reading = reader_.ReadLogChunk(j, view.place, view.log_crcs[j], stored.span());
+    Task<Status> reading =
+        reader_.ReadLogChunk(j, stripe.view.place, stripe.view.log_crcs[j], stored);
     const Status status = co_await reading;
+    stripe.valid |= status.ok() ? uint64_t{1} << (members + j) : 0;
     const bool differs =
-        status.ok() && all && std::memcmp(stored.data(), parity[j], g.chunk_bytes) != 0;
-    if ((!status.ok() && core_.members.live(g.LogDevice(j))) || differs) {
-      if (differs) {
-        core_.members.CountCorrupt(
-            g.LogDevice(j));  // its checksum is right, and nobody else says so
-      }
-      Finding finding;
-      finding.device = g.DeviceName(g.LogDevice(j));
-      finding.what = "log chunk at place " + std::to_string(view.place) + ": " +
-                     (differs ? "does not match its members" : status.error().ToString());
-      findings.push_back(findings_.Add(std::move(finding)));
+        status.ok() && all &&
+        std::memcmp(stored.data(), computed.data() + size_t{j} * g.chunk_bytes, g.chunk_bytes) != 0;
+    if ((status.ok() || !core_.members.live(log)) && !differs) {
+      continue;
+    }
+    if (differs) {
+      core_.members.CountCorrupt(log);  // its checksum is right, and nobody else says so
+    }
+    Finding finding;
+    finding.device = g.DeviceName(log);
+    finding.what = "log chunk at place " + std::to_string(stripe.view.place) + ": " +
+                   (differs ? "does not match its members" : status.error().ToString());
+    wrong.findings.push_back(findings_.Add(std::move(finding)));
+    wrong.there = true;
+  }
+}
+
+void Scrubber::Encode(const LogStripe& stripe, const Buffer& into) const {
+  const Geometry& g = core_.geometry;
+  const size_t members = stripe.view.members.size();
+  std::array<const std::byte*, kMaxSsds> content{};
+  for (size_t i = 0; i < members; ++i) {
+    content[i] = stripe.chunks[i].data();
+  }
+  std::array<std::byte*, kMaxParity> parity{};
+  for (uint32_t j = 0; j < g.m; ++j) {
+    parity[j] = into.data() + size_t{j} * g.chunk_bytes;
+  }
+  core_.code.Encode(std::span(content).first(members), std::span(parity).first(g.m), g.chunk_bytes);
+}
+
+Task<bool> Scrubber::IsOnJoined(const LogStripe& stripe, uint32_t j) {
+  const std::span<std::byte> into = stripe.chunks[stripe.view.members.size() + j].span();
+  Task<Status> reading =
+      ReadLog(core_.members, core_.geometry, core_.geometry.LogDevice(j), stripe.view.place, into);
+  const Status read = co_await reading;
+  co_return read.ok() && core_.checksum(into) == stripe.view.log_crcs[j];
+}
+
+// What was read may have been lost since.
+void Scrubber::ForgetLostDevices(LogStripe& stripe) const {
+  const Geometry& g = core_.geometry;
+  const std::vector<LogStripeMember>& members = stripe.view.members;
+  for (uint32_t i = 0; i < members.size() + g.m; ++i) {
+    const bool member = i < members.size();
+    const DeviceIndex device =
+        member ? g.SsdOf(members[i].chunk) : g.LogDevice(i - static_cast<uint32_t>(members.size()));
+    const bool zeros = member && members[i].word.is_zero();
+    stripe.valid &= zeros || core_.members.live(device) ? ~uint64_t{0} : ~(uint64_t{1} << i);
+  }
+}
+
+bool Scrubber::CanBeDecoded(const LogStripe& stripe) const {
+  const Geometry& g = core_.geometry;
+  const std::vector<LogStripeMember>& members = stripe.view.members;
+  const auto d = static_cast<uint32_t>(members.size());
+  std::array<std::byte*, kMaxDevices> chunks{};
+  for (uint32_t i = 0; i < d + g.m; ++i) {
+    chunks[i] = stripe.chunks[i].data();
+  }
+  const uint64_t missing = stripe.missing();
+  const Status decoded =
+      core_.code.Decode(d, std::span(chunks).first(d + g.m), stripe.valid, missing, g.chunk_bytes);
+  if (!decoded.ok()) {
+    return false;
+  }
+  for (uint64_t mask = missing; mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(mask));
+    if (core_.checksum(stripe.chunks[i].span()) != members[i].crc) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Those that a read would need: no newer version has come.
+void Scrubber::NameLostMembers(const LogStripe& stripe, Wrong& wrong) {
+  if (stripe.missing() == 0 || CanBeDecoded(stripe) ||
+      !core_.state->pending.IsLive(stripe.span.id, stripe.span.sequence)) {
+    return;
+  }
+  for (uint64_t mask = stripe.missing(); mask != 0; mask &= mask - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(mask));
+    const ChunkIndex chunk = stripe.view.members[i].chunk;
+    const auto newest = core_.state->pending.Find(chunk);
+    if (!newest || newest->log_stripe != stripe.span.id || !IsReadFromTables(chunk)) {
+      continue;
+    }
+    if (stripe.found[i]) {
+      wrong.lost.push_back(*stripe.found[i]);
+    } else {
+      AddLost(chunk, wrong);
     }
   }
 }

@@ -155,6 +155,39 @@ TEST_F(ScrubMarks, WhatIsWrongIsCountedOnce) {
   test_->Kill();
 }
 
+// Data in a log stripe that cannot be read is met by each part, too.
+TEST_F(ScrubMarks, WhatIsLostIsCountedOnce) {
+  Open();
+  Random random(6);
+  const std::vector<std::byte> update = RandomBytes(random, kChunk);
+  ASSERT_TRUE(test_->Write(volume_, 0, update).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  uint32_t copies = 0;
+  for (uint32_t device = 0; device < 5; ++device) {
+    const auto bytes = test_->memory(device).bytes();
+    const auto found = std::search(bytes.begin(), bytes.end(), update.begin(), update.end());
+    if (found != bytes.end()) {
+      *found ^= std::byte{1};
+      ++copies;
+    }
+  }
+  ASSERT_EQ(copies, 2U) << "on an SSD, and as its own parity in the log";
+  RotChunk(10);
+  RotChunk(11);  // of the same row
+
+  BeginAndAwaitMark(false);
+  ASSERT_TRUE(test_->Close().ok());
+  ASSERT_TRUE(mark_);
+  EXPECT_EQ(mark_->lost, 2U) << "those of the row";
+  Open();
+  const CheckReport report = Scrub(false);
+  ASSERT_GT(report.first_stripe, 0U);
+  EXPECT_EQ(report.lost, 3U);
+  const CheckReport whole = Scrub(false);
+  EXPECT_EQ(whole.lost, 3U);
+  test_->Kill();
+}
+
 // What was healed with a log stripe is not there any more, and stays counted.
 TEST_F(ScrubMarks, WhatWasHealedIsCountedOnce) {
   Open();
