@@ -21,7 +21,7 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       buffer_(core_, admission_, reader_, writer_, buffered_),
       trimmer_(core_, appender_, admission_, writer_, buffer_, buffered_),
       committer_(core_, appender_, flusher_, reader_, writer_),
-      superblocks_(core_, assembly_.winner, assembly_.generations),
+      superblocks_(core_, assembly_.winner, assembly_.generations, assembly_.damaged),
       checkpointer_(core_, appender_, flusher_, superblocks_),
       relogger_(core_, appender_, admission_, reader_, writer_, buffered_),
       keeper_(core_, appender_, flusher_, committer_, checkpointer_, admission_, buffer_,

@@ -239,7 +239,7 @@ Task<void> ArrayImpl::TakeBack() {
     }
     core_.members.Join(index, *away.device);
     NoteShown(index, *away.device);
-    superblocks_.Return(index, away.generation);
+    superblocks_.Return(index, away.generation, away.damaged);
     core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
                g.DeviceName(index) + " is back: what it missed is being written to it");
   }

@@ -267,7 +267,7 @@ void SetStale(Assembly& assembly, const FoundMember& item) {
   assembly.stale[index] = true;
   assembly.why_stale[index] = item.device->name() + ": " + item.why_stale;
   if (assembly.winner.members[index].uuid == item.superblock.device_uuid) {
-    assembly.away[index] = {item.device, item.superblock.generation};
+    assembly.away[index] = {item.device, item.superblock.generation, item.doubtful};
   }
 }
 
@@ -276,6 +276,7 @@ void SetTrusted(Assembly& assembly, const FoundMember& item) {
   assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
   assembly.devices[index] = item.device;
   assembly.generations[index] = item.superblock.generation;
+  assembly.damaged |= item.doubtful ? uint64_t{1} << index : 0;
   const CheckpointPointer& pointer = item.superblock.checkpoint;
   if (std::find(assembly.checkpoints.begin(), assembly.checkpoints.end(), pointer) ==
       assembly.checkpoints.end()) {

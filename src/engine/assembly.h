@@ -26,6 +26,7 @@ struct Assembly {
   struct Away {
     Device* device = nullptr;
     uint64_t generation = 0;
+    bool damaged = false;  // the other copy of its superblock
   };
   std::vector<Away> away;
   uint64_t failed = 0;  // mask: failed a request of this opening, and are to stay out (I7)
@@ -37,6 +38,7 @@ struct Assembly {
   std::vector<Assembly> fallbacks;
   std::string why_older;
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
+  uint64_t damaged = 0;               // mask: trusted members of which the other copy is damaged
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };
 

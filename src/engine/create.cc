@@ -166,7 +166,7 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   Core core(loop, devices, superblock, open_options);
   Appender appender(core);
   Flusher flusher(core, appender);
-  Superblocks superblocks(core, superblock, std::vector<uint64_t>(devices.size(), 0));
+  Superblocks superblocks(core, superblock, std::vector<uint64_t>(devices.size(), 0), 0);
   Checkpointer checkpointer(core, appender, flusher, superblocks);
 
   Task<Status> wiping = WipeSuperblocks(core);

@@ -1,6 +1,7 @@
 #include "engine/superblocks.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/bytes.h"
 #include "runtime/task_group.h"
@@ -16,8 +17,9 @@ Uuid RandomUuid(Random& random) {
   return uuid;
 }
 
-void Superblocks::Return(DeviceIndex device, uint64_t generation) {
+void Superblocks::Return(DeviceIndex device, uint64_t generation, bool damaged) {
   generations_[device.value] = generation;
+  damaged_ |= damaged ? uint64_t{1} << device.value : 0;
   returning_ |= uint64_t{1} << device.value;
   const bool log = core_.geometry.IsLog(device);
   current_.members[device.value].state = log ? MemberState::kJoining : MemberState::kReturning;
@@ -78,6 +80,20 @@ Task<uint32_t> Superblocks::DamagedCopies(DeviceIndex device) {
   co_return core_.members.live(device) ? damaged : 0;
 }
 
+namespace {
+
+// A superblock that was torn lacks a few sectors. Where these are the same in the one that comes in
+// its place, and that is torn as well, they make the older one whole: an epoch would be back that
+// others have left, not knowing of it. So nothing of it is left before (I8).
+void FillBut(std::span<const std::byte> superblock, std::span<std::byte> into) {
+  constexpr size_t kKept = 12;  // magic and version: it is still told that there was one
+  constexpr int kFiller = 0xE7;
+  std::memset(into.data(), kFiller, into.size());
+  std::memcpy(into.data(), superblock.data(), kKept);
+}
+
+}  // namespace
+
 Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   Superblock superblock = current_;
   superblock.index = device;
@@ -85,8 +101,24 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   superblock.generation = ++generations_[device.value];
   Buffer buffer = core_.pool.Get(kSuperblockCopyBytes);
   EncodeSuperblock(superblock, buffer.span());
-  const uint64_t offset = kSuperblockCopyOffset[superblock.generation % 2];
-  Task<Status> write = core_.members.WriteBytes(device, offset, buffer.span(), IoKind::kSuperblock);
+  const uint64_t bit = uint64_t{1} << device.value;
+  if ((damaged_ & bit) != 0) {
+    Buffer filler = core_.pool.Get(kSuperblockCopyBytes);
+    FillBut(buffer.span(), filler.span());
+    Task<Status> filling = WriteCopy(device, superblock.generation, filler.span());
+    Status filled = co_await filling;
+    EPLOG_CO_TRY(filled);
+  }
+  damaged_ &= ~bit;
+  Task<Status> writing = WriteCopy(device, superblock.generation, buffer.span());
+  co_return co_await writing;
+}
+
+// Durable on return, if the device is not lost meanwhile.
+Task<Status> Superblocks::WriteCopy(DeviceIndex device, uint64_t generation,
+                                    std::span<const std::byte> bytes) {
+  const uint64_t offset = kSuperblockCopyOffset[generation % 2];
+  Task<Status> write = core_.members.WriteBytes(device, offset, bytes, IoKind::kSuperblock);
   Status status = co_await write;
   if (!status.ok()) {
     co_return core_.members.Absorb(std::move(status));
