@@ -260,6 +260,14 @@ ArrayFile WithoutMembersAsSpares(ArrayFile array) {
   return array;
 }
 
+// What cannot be looked at stays as it is, and whoever opens it is told why. The library makes it
+// empty, and an empty directory is the working directory.
+std::filesystem::path Canonical(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::path canonical = std::filesystem::weakly_canonical(path, error);
+  return error ? path : canonical;
+}
+
 // Where it lies: the name may be a symbolic link, which stays one.
 std::filesystem::path Target(const std::filesystem::path& file) {
   constexpr int kMostLinks = 40;  // as in the kernel
@@ -271,6 +279,18 @@ std::filesystem::path Target(const std::filesystem::path& file) {
   return ResolveParent(at);
 }
 
+// A ".." stands behind a name.
+bool GoesBack(const std::filesystem::path& path) {
+  bool named = false;
+  for (const std::filesystem::path& part : path.relative_path()) {
+    if (part == ".." && named) {
+      return true;
+    }
+    named = named || (part != ".." && part != "." && !part.empty());
+  }
+  return false;
+}
+
 std::string TemporaryOf(const std::filesystem::path& target) {
   return fmt::format("{}.{}.tmp", target.string(), ::getpid());
 }
@@ -278,7 +298,8 @@ std::string TemporaryOf(const std::filesystem::path& target) {
 }  // namespace
 
 std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
-  return (file.parent_path() / path).lexically_normal();
+  const std::filesystem::path whole = file.parent_path() / path;
+  return GoesBack(path) ? whole : whole.lexically_normal();
 }
 
 bool ArrayFile::ListsSpare(const std::filesystem::path& path) const {
@@ -383,14 +404,14 @@ std::filesystem::path ArrayFilePath(const std::filesystem::path& argument) {
       (path.extension() == ".toml" || std::filesystem::is_regular_file(path, ignored))) {
     return ResolveParent(path);
   }
-  return std::filesystem::weakly_canonical(path, ignored) / kArrayFileName;
+  return Canonical(path) / kArrayFileName;
 }
 
 std::filesystem::path ResolveParent(const std::filesystem::path& path) {
   std::error_code ignored;
   const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
   if (whole.filename().empty() || whole.filename() == "." || whole.filename() == "..") {
-    return std::filesystem::weakly_canonical(whole, ignored);
+    return Canonical(whole);
   }
   return std::filesystem::weakly_canonical(whole.parent_path(), ignored) / whole.filename();
 }

@@ -107,10 +107,7 @@ Status MountDirectory::Make(const std::filesystem::path& path) {
   EPLOG_TRY(absent);
   std::error_code error;
   for (size_t i = absent->size(); i-- > 0;) {
-    std::filesystem::create_directory((*absent)[i], error);
-    if (error) {
-      return FailErrno(error.value(), "cannot make the directory " + (*absent)[i].string());
-    }
+    EPLOG_TRY(MakeOne((*absent)[i]));
     made_.push_back((*absent)[i]);
   }
   return OkStatus();
@@ -155,11 +152,15 @@ Status TakeDeadMountAway(const std::filesystem::path& path) {
              : OkStatus();
 }
 
-Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::string& typed) {
-  std::unique_ptr<MountDirectory> directory(new MountDirectory());
+// What is before a ".." may be a link, and is looked at. The directory itself is not: a dead mount
+// may cover it.
+Result<std::filesystem::path> WhereToMount(const std::string& typed) {
   std::error_code ignored;
-  std::filesystem::path path = std::filesystem::absolute(typed, ignored).lexically_normal();
-  if (!path.has_filename() && path.has_relative_path()) {
+  std::filesystem::path path = std::filesystem::absolute(typed, ignored);
+  if (std::find(path.begin(), path.end(), "..") == path.end()) {
+    path = path.lexically_normal();
+  }
+  while ((!path.has_filename() || path.filename() == ".") && path.has_relative_path()) {
     path = path.parent_path();
   }
   Status made;

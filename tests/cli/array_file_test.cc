@@ -100,8 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"DoubledName", kHead + kMember + "[[member]]\nname = \"ssd0\"\npath = \"b\"\n",
                 ":7: member 'ssd0' is listed twice"},
         BadCase{"DoubledPath",
-                kHead + kMember + "[[member]]\nname = \"ssd1\"\npath = \"./x/../ssd0\"\n",
-                ":8: './x/../ssd0' is the path of ssd0 and of ssd1"},
+                kHead + kMember + "[[member]]\nname = \"ssd1\"\npath = \"../x/./ssd0\"\n",
+                ":8: '../x/./ssd0' is the path of ssd0 and of ssd1"},
         BadCase{"SpareIsText", std::string(kHead) + "spare = \"x\"\n" + kMember,
                 ":3: 'spare' must be a table"},
         BadCase{"SpareListIsText", std::string(kHead) + "spare = [\"x\"]\n" + kMember,
@@ -249,6 +249,35 @@ TEST(ArrayFile, LinkedDirectoriesAreOneArray) {
   EXPECT_EQ(ArrayFilePath(dir.path() / "link/../link/"), dir.path() / "real/array.toml");
 }
 
+// A link that leads to itself cannot be followed, as a directory that may not be entered cannot.
+TEST(ArrayFile, WhatCannotBeLookedAtIsNotTheWorkingDirectory) {
+  const TempDir dir;
+  std::filesystem::create_symlink("loop", dir.path() / "loop");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "loop/a"), dir.path() / "loop/a/array.toml");
+  EXPECT_EQ(ArrayFilePath(dir.path() / "loop/a.toml"), dir.path() / "loop/a.toml");
+  EXPECT_EQ(ResolveParent(dir.path() / "loop/a/b"), dir.path() / "loop/a/b");
+}
+
+// `link` leads out of the array's directory.
+TEST(ArrayFile, AMemberBehindALinkIsWhereTheLinkLeads) {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  fs::create_directories(dir.path() / "other/sub");
+  fs::create_directory(dir.path() / "a");
+  fs::create_symlink(dir.path() / "other/sub", dir.path() / "a/link");
+  dir.Write("other/ssd0", "");
+  dir.Write("a/ssd0", "");
+  ArrayFile array;
+  array.file = dir.path() / "a/array.toml";
+  EXPECT_EQ(fs::canonical(array.LocatePath("link/../ssd0")), dir.path() / "other/ssd0");
+  const std::string whole = (dir.path() / "a/link/../ssd0").string();
+  EXPECT_EQ(fs::canonical(array.LocatePath(whole)), dir.path() / "other/ssd0");
+  // Where no link can be, in writing: nothing needs to be there.
+  EXPECT_EQ(array.LocatePath("./../none/ssd0"), dir.path() / "none/ssd0");
+  EXPECT_EQ(array.LocatePath("../../x"), dir.path().parent_path() / "x");
+  EXPECT_EQ(array.LocatePath("/dev/./sdx"), "/dev/sdx");
+}
+
 TEST(ArrayFile, MissingArrayNamesTheMend) {
   const TempDir dir;
   const auto loaded = LoadArrayFile(dir.path());
@@ -294,17 +323,18 @@ TEST(ArrayFile, WhoseDeviceIsGoneGetsThePlaceThatIsLeft) {
 }
 
 // However their paths are written, and in whatever order.
+// A member was opened by the path that is listed: through "b", should that be a link.
 TEST(ArrayFile, WhereNothingMovedNothingIsTouched) {
   const std::vector<MemberPath> listed = {
       {"log0", "../l"}, {"ssd2", "./z"}, {"ssd1", "/a/y"}, {"ssd0", "b/../x"}};
   ArrayFile array = Listing(listed, {"./s"});
-  EXPECT_FALSE(
-      array.PlaceMembers({{"ssd0", "/a/x"}, {"ssd1", "/a/y"}, {"ssd2", "/a/z"}, {"log0", "/l"}}));
+  EXPECT_FALSE(array.PlaceMembers(
+      {{"ssd0", "/a/b/../x"}, {"ssd1", "/a/y"}, {"ssd2", "/a/z"}, {"log0", "/l"}}));
   EXPECT_EQ(array.members, listed);
   array.MoveMember("ssd2", "/a/z");
   EXPECT_EQ(array.members, listed);
   // Only what moved, each in its line.
-  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/x"}, {"ssd2", "/l"}, {"log0", "/a/z"}}));
+  EXPECT_TRUE(array.PlaceMembers({{"ssd0", "/a/b/../x"}, {"ssd2", "/l"}, {"log0", "/a/z"}}));
   EXPECT_EQ(array.members,
             (std::vector<MemberPath>{
                 {"log0", "z"}, {"ssd2", "/l"}, {"ssd1", "/a/y"}, {"ssd0", "b/../x"}}));

@@ -15,7 +15,7 @@ SMALL=(--level 5 --ssds 3 --logs 1 --device-size 10M --log-size 4M)
 cleanup() {
   cd /
   local directory
-  for directory in "$WORK"/mnt "$WORK"/deep/mnt; do
+  for directory in "$WORK"/mnt "$WORK"/deep/mnt "$WORK"/elsewhere/mnt; do
     mountpoint -q "$directory" 2>/dev/null && "$EPLOG" umount "$directory" >/dev/null 2>&1
     umount -l "$directory" 2>/dev/null
   done
@@ -159,6 +159,19 @@ run 0 "$EPLOG" umount deep/mnt
 mountpoint -q deep/mnt && fail "still mounted"
 refused 1 "nothing of ours is mounted at deep/mnt" "$EPLOG" umount deep/mnt
 refused 1 "a is not mounted" "$EPLOG" umount a
+
+section "a directory behind a link, to mount on"
+mkdir -p elsewhere/sub
+ln -s elsewhere/sub link
+run 0 "$EPLOG" mount a link/../mnt/.
+mountpoint -q elsewhere/mnt || fail "link/../mnt is not where the link leads"
+[ -e mnt ] && fail "link/../mnt was made beside the link"
+run 0 "$EPLOG" umount link/../mnt
+[ -e elsewhere/mnt ] && mountpoint -q elsewhere/mnt && fail "still mounted"
+ln -s itself itself
+refused 1 "cannot look at .*itself/../mnt" "$EPLOG" mount a itself/../mnt
+refused 1 "itself/b" "$EPLOG" status itself/b
+rm -r link itself elsewhere
 
 section "mounted, and nobody can be told"
 "$EPLOG" mount a mnt >/dev/full 2>"$WORK/err"
