@@ -71,6 +71,15 @@ bool IsMounted(const Server& server) {
                      [&](const MountEntry& mount) { return mount.device == server.mount; });
 }
 
+// The members are free when the process has ended.
+Status TellUnmounted(const Server& server, const OtherProcess& process) {
+  if (!process.WaitForEnd(kWaitForEndMs)) {
+    Warn(kVerb, fmt::format("all is durable, but process {} still runs", server.pid));
+  }
+  Print(fmt::format("unmounted '{}' from {}", server.name, server.directory));
+  return OkStatus();
+}
+
 // An array that had stopped, or stops while it is closed, is unmounted all the same: nothing more
 // can be done with it. An error nevertheless, since who writes, unmounts and goes on would take it
 // for durable.
@@ -79,7 +88,10 @@ Status EndServing(ServerLink link, const Connecting& connect) {
   auto closed = link.client.Request({{"verb", kVerb}});
   for (int i = 0; i < kTriesInTurn && !closed.ok() && link.client.sent_away(); ++i) {
     ::usleep(kTryEveryUs);  // too many ask at once
-    auto again = connect();
+    auto again = Connect(connect);
+    if (!again.ok() && again.error().code == ErrorCode::kNotFound && !IsMounted(link.server)) {
+      return TellUnmounted(link.server, process);  // somebody who asked at the same time ended it
+    }
     if (!again.ok()) {
       return Fail(std::move(again).error());
     }
@@ -90,19 +102,15 @@ Status EndServing(ServerLink link, const Connecting& connect) {
   if (!closed.ok() && IsMounted(link.server)) {
     return Fail(closed.error());
   }
-  const bool ended = process.WaitForEnd(kWaitForEndMs);
   if (!closed.ok()) {
+    static_cast<void>(process.WaitForEnd(kWaitForEndMs));
     return Fail(
         closed.error().code,
         fmt::format("unmounted '{}' from {}, but it was not closed: {}; what was flushed is "
                     "safe, what was written after that is not durable",
                     link.server.name, link.server.directory, closed.error().ToString()));
   }
-  if (!ended) {
-    Warn(kVerb, fmt::format("all is durable, but process {} still runs", link.server.pid));
-  }
-  Print(fmt::format("unmounted '{}' from {}", link.server.name, link.server.directory));
-  return OkStatus();
+  return TellUnmounted(link.server, process);
 }
 
 // `unknown`: why nobody is known who answers for this mount.
