@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -102,10 +103,18 @@ Result<std::string> Resolve(const std::string& path) {
   return Bounded<std::string>(path, [path] { return ResolveMountpoint(path); });
 }
 
+Status MakeOne(const std::filesystem::path& path) {
+  return Bounded<void>(path, [path]() -> Status {
+    std::error_code error;
+    std::filesystem::create_directory(path, error);
+    return error ? FailErrno(error.value(), "cannot make the directory " + path.string())
+                 : OkStatus();
+  });
+}
+
 Status MountDirectory::Make(const std::filesystem::path& path) {
   const auto absent = Absent(path);
   EPLOG_TRY(absent);
-  std::error_code error;
   for (size_t i = absent->size(); i-- > 0;) {
     EPLOG_TRY(MakeOne((*absent)[i]));
     made_.push_back((*absent)[i]);
@@ -163,6 +172,14 @@ Result<std::filesystem::path> WhereToMount(const std::string& typed) {
   while ((!path.has_filename() || path.filename() == ".") && path.has_relative_path()) {
     path = path.parent_path();
   }
+  return std::find(path.begin(), path.end(), "..") == path.end() ? path : ResolveTyped(path);
+}
+
+Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::string& typed) {
+  std::unique_ptr<MountDirectory> directory(new MountDirectory());
+  const auto where = WhereToMount(typed);
+  EPLOG_TRY(where);
+  const std::filesystem::path& path = *where;
   Status made;
   // Again if the process that served it is just dying.
   for (int attempt = 0; attempt < kTries; ++attempt) {

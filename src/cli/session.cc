@@ -485,12 +485,30 @@ void Session::Release() {
   static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kClosing));
 }
 
+// Who ends with an error because of what hangs is to say so, however long it hangs.
 Session::~Session() {
+  constexpr uint64_t kAnswersUs = 5'000'000;
   helper_.reset();  // what it still does is for frames that end with the loop
-  if (array_ != nullptr) {
+  if (loop_ != nullptr && !loop_->EndRequests(loop_->NowUs() + kAnswersUs)) {
+    LeaveBehind();
+  } else if (array_ != nullptr) {
     loop_->Abort();
     array_.reset();
   }
+}
+
+// The loop does not run any more. Members that are well are let go, as others may want them.
+void Session::LeaveBehind() {
+  struct Remains {
+    std::unique_ptr<Array> array;
+    std::unique_ptr<IoUringLoop> loop;
+    Members members;
+  };
+  static auto* const left = new std::vector<Remains>();  // never destroyed
+  Remains remains{std::move(array_), std::move(loop_), {}};
+  Release();
+  remains.members = std::move(members_);
+  left->push_back(std::move(remains));
 }
 
 namespace {

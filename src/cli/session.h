@@ -49,6 +49,8 @@ class Session {
   // Of `open` the caller sets what he chooses; read_only, without_logs and entropy are set here.
   static Result<std::unique_ptr<Session>> Open(std::string_view verb, const ArrayFile& read_before,
                                                const MemberOptions& options, OpenOptions open = {});
+  // Waits for requests that devices have not answered, for a bounded time. What is unanswered then
+  // stays until the process ends, which the kernel delays for as long as it must.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -109,6 +111,7 @@ class Session {
   // Those that nobody needs any more are closed at once, or as soon as they are idle.
   bool LetGo();
   void LetGoSoon();
+  void LeaveBehind();
   Task<void> LetGoWhenIdle();
 
   Members members_;                    // first: what hangs is only let go when the loop is gone

@@ -61,7 +61,8 @@ using ReadyFn = std::function<void()>;
 
 // Run `body` in this process (`foreground`) or in a background child; returns the exit status for
 // main. In the background: returns 0 once the child's body has called its ReadyFn, or the child's
-// exit status if it ends before. Until then the child has our standard error, so its one line of
+// exit status if it ends before; one that has failed and does not end is left behind, with the
+// status that its body returned. Until then the child has our standard error, so its one line of
 // complaint is seen here; from then on its output goes to `log_path` (appended, 0600; /dev/null if
 // empty or it cannot be opened), its directory is /, and nothing of the terminal is left. In the
 // foreground output stays where it is.

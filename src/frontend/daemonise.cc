@@ -1,6 +1,7 @@
 // How a process becomes a server: into the background, and protected against waiting for itself.
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -31,16 +32,41 @@ bool MayLockMemory() {
          (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
 }
 
-// The parent's side: until the child is ready or has ended.
+// What the child says, once: that it is ready, or that it failed and with which exit status.
+constexpr ssize_t kReadyBytes = 1;
+constexpr ssize_t kFailedBytes = 2;
+using Said = std::array<unsigned char, kFailedBytes>;
+
+// False: it still runs.
+bool EndsSoon(pid_t child) {
+  constexpr int kSoonMs = 5000;
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
+  if (fd < 0) {
+    return true;  // then its end is waited for
+  }
+  pollfd poll = {fd, POLLIN, 0};
+  int ended = 0;
+  do {
+    ended = ::poll(&poll, 1, kSoonMs);
+  } while (ended < 0 && errno == EINTR);
+  ::close(fd);
+  return ended != 0;
+}
+
+// The parent's side: until the child is ready, or has ended. One that has failed may be unable to
+// end, since the kernel waits for a device that hangs: it is left behind.
 int AwaitReady(int pipe_fd, pid_t child) {
-  char byte = 0;
+  Said said{};
   ssize_t n = 0;
   do {
-    n = ::read(pipe_fd, &byte, 1);
+    n = ::read(pipe_fd, said.data(), said.size());
   } while (n < 0 && errno == EINTR);
   ::close(pipe_fd);
-  if (n == 1) {
+  if (n == kReadyBytes) {
     return 0;
+  }
+  if (n == kFailedBytes && !EndsSoon(child)) {
+    return said[1];
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -51,6 +77,13 @@ int AwaitReady(int pipe_fd, pid_t child) {
     return 1;
   }
   return WEXITSTATUS(status);
+}
+
+// Should the parent have been killed, nobody waits.
+void Say(int fd, Said said, ssize_t bytes) {
+  const ssize_t ignored = ::write(fd, said.data(), static_cast<size_t>(bytes));
+  static_cast<void>(ignored);
+  ::close(fd);
 }
 
 void LeaveTerminal(const std::string& log_path) {
@@ -124,12 +157,14 @@ int RunDaemonised(bool foreground, const std::string& log_path,
     }
     told = true;
     LeaveTerminal(log_path);
-    // Should the parent have been killed, nobody waits.
-    const ssize_t ignored = ::write(fd, "r", 1);
-    static_cast<void>(ignored);
-    ::close(fd);
+    Say(fd, {'r'}, kReadyBytes);
   };
-  return body(ready);
+  const int status = body(ready);
+  if (!told) {
+    LeaveTerminal("");  // who reads what was said waits for the end of that, too
+    Say(pipe[1], {'f', static_cast<unsigned char>(status)}, kFailedBytes);
+  }
+  return status;
 }
 
 }  // namespace eplog

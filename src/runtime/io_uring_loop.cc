@@ -307,9 +307,7 @@ void IoUringLoop::ReapCompletions() {
   io_uring_cq_advance(&ring_->uring, seen);
 }
 
-// The kernel writes into the memory of frames until their requests are over. Disk I/O cannot be
-// cancelled and is waited for; polls and reads of pipes end at once.
-void IoUringLoop::BeforeAbort() {
+void IoUringLoop::CancelAll() {
   while (backlog_.first != nullptr) {
     backlog_.first->pending = false;
     backlog_.Remove(*backlog_.first);
@@ -326,11 +324,22 @@ void IoUringLoop::BeforeAbort() {
     io_uring_prep_cancel(sqe, request, 0);
     io_uring_sqe_set_data64(sqe, kNobody);
   }
-  while (in_kernel_ != 0) {
-    const int result = io_uring_submit_and_wait(uring, 1);
-    EPLOG_CHECK(result >= 0 || Passing(result), "io_uring_enter fails");
+}
+
+bool IoUringLoop::EndRequests(uint64_t deadline_us) {
+  CancelAll();
+  while (in_kernel_ != 0 && NowUs() < deadline_us) {
+    Enter(true, deadline_us);
     ReapCompletions();
   }
+  return in_kernel_ == 0;
+}
+
+// The kernel writes into the memory of frames until their requests are over. Disk I/O cannot be
+// cancelled and is waited for; polls and reads of pipes end at once.
+void IoUringLoop::BeforeAbort() {
+  const bool ended = EndRequests(kNever);
+  EPLOG_CHECK(ended, "there is no deadline");
 }
 
 }  // namespace eplog

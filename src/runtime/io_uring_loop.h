@@ -98,6 +98,12 @@ class IoUringLoop final : public EventLoop {
   // Until one of `events` (POLLIN, ...), once. The result is the mask of events.
   Operation PollAdd(int fd, short events);
 
+  // For an end that cannot wait for as long as Abort may have to: cancels what can be cancelled,
+  // and waits for the rest until then. False: the kernel still has some, and may write into the
+  // memory of frames until this process ends. So the loop and all that lives on it must stay as
+  // they are till then.
+  [[nodiscard]] bool EndRequests(uint64_t deadline_us);
+
   // Submitted and not yet completed, whether the kernel has them or not.
   [[nodiscard]] size_t in_flight() const { return in_kernel_ + backlog_count_; }
   // Calls of io_uring_enter by Poll so far.
@@ -123,6 +129,7 @@ class IoUringLoop final : public EventLoop {
   void DrainBacklog();
   void Enter(bool wait, uint64_t deadline_us);
   void ReapCompletions();
+  void CancelAll();
 
   std::unique_ptr<Ring> ring_;
   List kernel_;   // prepared or submitted

@@ -99,6 +99,16 @@ refused 1 "mnt/none does not answer" soon "$EPLOG" mount c mnt/none
 refused 1 "mnt/none does not answer" soon "$EPLOG" umount mnt/none
 refused 1 "mnt/v does not answer" soon "$EPLOG" assemble mnt/v
 [ -e d ] && fail "something was made of an array that was refused"
+refused 1 "mnt/none does not answer" soon "$EPLOG" mttdl --from-array mnt/none
+refused 1 "mnt/v does not answer" soon "$EPLOG" mttdl --from mnt/v
+refused 1 "mnt/v does not answer" soon "$EPLOG" mttdl --what-if mnt/v
+refused 1 "mnt/c.svg does not answer" soon "$EPLOG" mttdl --fig4 --picture mnt/c.svg
+refused 1 "mnt/v does not answer" soon "$EPLOG" trace stat mnt/v
+refused 1 "mnt/v does not answer" soon "$EPLOG" trace convert mnt/v
+refused 1 "mnt/none does not answer" soon "$EPLOG" trace generate mds --limit 10 -o mnt/none
+refused 1 "mnt/v does not answer" soon "$EPLOG" replay mnt/v
+refused 1 "mnt/none does not answer" soon "$EPLOG" replay mds --limit 10 --report mnt/none
+refused 1 "mnt/none does not answer" soon "$EPLOG" replay mds --limit 10 --policy eplog --devices mnt/none
 run 0 soon "$EPLOG" check c
 
 kill -CONT "$DAEMON"
@@ -108,6 +118,48 @@ run 0 soon "$EPLOG" umount mnt
 DAEMON=
 
 section "a serving process that was killed while a member hangs"
+freezable() {  # a file system at disk that can be frozen
+  [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
+  truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir -p disk && mount -o loop disk.img disk
+}
+
+section "an array of which everything lies on a file system that hangs"
+if ! freezable; then
+  say "  not looked at: needs root, loop devices and fsfreeze"
+else
+  run 0 "$EPLOG" create disk/k --level 5 --ssds 3 --logs 1 --device-size 12M --log-size 8M
+  fsfreeze -f disk
+  # What it says is read to its end, as a script does: that is not to wait for the process that stays, either.
+  { "$EPLOG" mount disk/k mnt --io-deadline 3s 2>&1; echo "exit status $?"; } | cat >said &
+  for ((i = 0; i < 600; ++i)); do
+    kill -0 $! 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -0 $! 2>/dev/null && { fail "mount does not return" && fsfreeze -u disk; }
+  say "  $(cat said)"
+  if [ "$(wc -l <said)" -ne 2 ] || ! grep -q "^eplog mount: .*hangs: a request was not answered within 3 s" said || ! grep -q "^exit status 1$" said; then
+    fail "mount says: $(cat said)"
+  fi
+  refused 1 "is still locked by process [0-9]+|in use by process [0-9]+|held by process [0-9]+" soon "$EPLOG" mount disk/k mnt --io-deadline 3s
+  # A new directory cannot be made there.
+  "$EPLOG" mount c disk/new 2>err &
+  for ((i = 0; i < 600; ++i)); do
+    grep -q "disk/new does not answer" err && break
+    sleep 0.1
+  done
+  grep -q "disk/new does not answer" err || fail "a directory on what hangs: $(cat err)"
+  fsfreeze -u disk
+  wait
+  rm -rf disk/new
+  for ((i = 0; i < 600; ++i)); do
+    "$EPLOG" mount disk/k mnt >/dev/null 2>err && break
+    sleep 0.1
+  done
+  run 0 soon "$EPLOG" umount mnt
+  run 0 soon "$EPLOG" check disk/k
+  umount disk || fail "what was left behind does not end"
+fi
+
 frozen_member() {  # array k: its ssd1 lies on a file system of its own, which can be frozen
   [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
   truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir disk && mount -o loop disk.img disk || return 1

@@ -339,13 +339,20 @@ TEST_F(DaemonTest, OccupiedSocketTakesTheMountAwayAgain) {
 // ---- going to the background
 
 // Runs RunDaemonised in a process of its own, as main would; its exit status.
-int RunAsMain(const std::string& stderr_path, const std::string& log_path,
-              const std::function<int(const ReadyFn&)>& body) {
+// `at_end` is called in the background process before it ends.
+int RunAsMain(
+    const std::string& stderr_path, const std::string& log_path,
+    const std::function<int(const ReadyFn&)>& body, const std::function<void()>& at_end = [] {}) {
   const pid_t main = ::fork();
   if (main == 0) {
     const int fd = ::open(stderr_path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     ::dup2(fd, STDERR_FILENO);
-    ::_exit(RunDaemonised(false, log_path, body));
+    const pid_t in_front = ::getpid();
+    const int status = RunDaemonised(false, log_path, body);
+    if (::getpid() != in_front) {
+      at_end();
+    }
+    ::_exit(status);
   }
   int status = 0;
   EXPECT_EQ(::waitpid(main, &status, 0), main);
@@ -392,6 +399,39 @@ TEST_F(DaemonTest, BackgroundFailureIsSeenInFront) {
   EXPECT_EQ(ReadText(complaint), "eplog: no such array\n");
   EXPECT_EQ(RunAsMain(complaint, "", [](const ReadyFn&) -> int { ::abort(); }), 1);
   EXPECT_NE(ReadText(complaint).find("died of signal 6"), std::string::npos);
+}
+
+// As one that the kernel does not let go, since a device hangs. Nor does it keep what it said open,
+// or who reads that would wait.
+TEST_F(DaemonTest, BackgroundFailureThatCannotEndIsLeftBehind) {
+  std::array<int, 2> ends{};
+  std::array<int, 2> told{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(told.data(), O_CLOEXEC), 0);
+  const auto hang = [&] {
+    ::close(ends[1]);
+    std::array<char, 100> where{};
+    const ssize_t length = ::readlink("/proc/self/fd/2", where.data(), where.size());
+    const bool let_go = std::string_view(where.data(), length < 0 ? 0 : length) == "/dev/null";
+    EXPECT_EQ(::write(told[1], let_go ? "y" : "n", 1), 1);
+    char byte = 0;
+    EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // until the test ends
+  };
+  EXPECT_EQ(RunAsMain(
+                directory_ / "stderr", "",
+                [](const ReadyFn&) {
+                  std::fprintf(stderr, "eplog: it hangs\n");
+                  return 2;
+                },
+                hang),
+            2);
+  EXPECT_EQ(ReadText(directory_ / "stderr"), "eplog: it hangs\n");
+  char lets_go = 0;
+  EXPECT_EQ(::read(told[0], &lets_go, 1), 1);
+  EXPECT_EQ(lets_go, 'y');
+  for (const int fd : {ends[0], ends[1], told[0], told[1]}) {
+    ::close(fd);
+  }
 }
 
 TEST(ServingProcess, MayStillReserveMuchMemory) {

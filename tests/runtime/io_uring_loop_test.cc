@@ -310,6 +310,21 @@ TEST_F(IoUring, AbortLeavesALoopThatWorks) {
   EXPECT_EQ(Await(*loop_, WriteThenRead(*loop_, TempFile(), "some text", &back)), 18);
 }
 
+TEST_F(IoUring, RequestsThatCanBeCancelledEndBeforeTheDeadline) {
+  const auto ends = Pipe();
+  int destroyed = 0;
+  loop_->Spawn(ReadIntoFrame(*loop_, ends[0], &destroyed));
+  std::vector<int> log;
+  loop_->Spawn(SleepAndLog(*loop_, 0, 1, &log));
+  EXPECT_TRUE(loop_->RunUntil([&] { return !log.empty(); }));
+  EXPECT_EQ(loop_->in_flight(), 1U);
+  EXPECT_TRUE(loop_->EndRequests(loop_->NowUs() + 60'000'000));
+  EXPECT_EQ(loop_->in_flight(), 0U);
+  EXPECT_EQ(destroyed, 0) << "nobody runs meanwhile";
+  loop_.reset();
+  EXPECT_EQ(destroyed, 1);
+}
+
 Task<void> YieldUntil(IoUringLoop& loop, const int* events, uint64_t* turns) {
   while (*events == 0 && *turns < 100000000) {
     ++*turns;
