@@ -15,6 +15,7 @@
 #include "cli/mttdl_sweep.h"
 #include "cli/mttdl_whatif.h"
 #include "cli/picture_file.h"
+#include "cli/typed_path.h"
 #include "cli/verbs.h"
 #include "reliability/explain.h"
 
@@ -254,8 +255,18 @@ Status RunReportMode(const MttdlCommand& command, const Collected& collected) {
   return OkStatus();
 }
 
+Status CheckFilesAnswer(const MttdlCommand& command) {
+  for (const std::string& file : {command.picture, command.graph, command.what_if}) {
+    EPLOG_TRY(file.empty() ? OkStatus() : CheckAnswers(file));
+  }
+  return OkStatus();
+}
+
 int RunMttdl(const MttdlCommand& command) {
   Status done = CheckRequest(command);
+  if (done.ok()) {
+    done = CheckFilesAnswer(command);
+  }
   if (done.ok()) {
     const auto collected = Collect(command);
     done = !collected.ok()                             ? Status(Fail(collected.error()))

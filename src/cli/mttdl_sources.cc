@@ -11,6 +11,7 @@
 
 #include "cli/array_file.h"
 #include "cli/read_status.h"
+#include "cli/typed_path.h"
 #include "cli/units.h"
 #include "frontend/status_json.h"
 
@@ -115,6 +116,7 @@ Result<Measured> FromReplay(const Json& document, const std::string& name) {
 }
 
 Result<Measured> FromReplayFile(const fs::path& file) {
+  EPLOG_TRY(CheckAnswers(file));
   std::error_code error;
   const auto size = fs::file_size(file, error);
   if (error) {
@@ -217,7 +219,9 @@ Result<Measured> FromStatus(const Json& status, const std::string& name) {
 }
 
 Result<Measured> FromArray(const std::string& argument) {
-  auto file = LoadArrayFile(argument);
+  auto typed = LookAtArray(argument);
+  EPLOG_TRY(typed);
+  auto& file = typed->array;
   if (!file.ok()) {
     return Fail(std::move(file).error());
   }

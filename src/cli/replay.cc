@@ -20,6 +20,7 @@
 #include "cli/session.h"
 #include "cli/suggest.h"
 #include "cli/trace.h"
+#include "cli/typed_path.h"
 #include "cli/units.h"
 #include "cli/verbs.h"
 #include "replay/replay.h"
@@ -186,6 +187,7 @@ Status ReadDevices(const std::string& typed, ReplaySettings& settings) {
   if (typed.rfind(kFile, 0) == 0) {
     settings.devices = DeviceKind::kFiles;
     settings.directory = typed.substr(kFile.size());
+    EPLOG_TRY(CheckAnswers(settings.directory));
     std::error_code error;
     return std::filesystem::is_directory(settings.directory, error)
                ? OkStatus()
@@ -198,7 +200,9 @@ Status ReadDevices(const std::string& typed, ReplaySettings& settings) {
     settings.devices = *kind == "sim" ? DeviceKind::kSimulated : DeviceKind::kMemory;
     return OkStatus();
   }
-  if (std::error_code error; !std::filesystem::exists(typed, error)) {
+  const auto there = IsThere(typed);
+  EPLOG_TRY(there);
+  if (!*there) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--devices {}: sim, mem, file:DIR for files made in DIR, or an array "
                             "that is there",
@@ -212,6 +216,9 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   ReplaySettings settings;
   const auto reading = ReadTraceArguments(command.reading);
   EPLOG_TRY(reading);
+  for (const std::string& trace : command.traces) {
+    EPLOG_TRY(CheckTraceAnswers(trace));
+  }
   settings.trace = *reading;
   settings.traces = command.traces;
   if (command.level < 5 || command.level > 8) {
@@ -251,6 +258,7 @@ Status WriteReport(const std::string& directory, const ReplayResult& result,
 
 // Before long work begins.
 Status MakeReportDirectory(const std::string& directory) {
+  EPLOG_TRY(CheckAnswers(directory));
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {

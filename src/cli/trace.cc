@@ -9,6 +9,7 @@
 
 #include "cli/console.h"
 #include "cli/suggest.h"
+#include "cli/typed_path.h"
 #include "cli/units.h"
 #include "trace/byte_source.h"
 #include "trace/profile.h"
@@ -77,6 +78,10 @@ void AddReadingArguments(CLI::App& verb, TraceArguments& arguments) {
   verb.add_option("--volume-size", arguments.volume_size,
                   "a request that goes past this is bad: 10G");
   verb.add_option("--action", arguments.action, "of blkparse: what counts as a request (Q), D, C");
+}
+
+Status CheckTraceAnswers(const std::string& name) {
+  return name.empty() || name == "-" ? OkStatus() : CheckAnswers(name);
 }
 
 Result<TraceOptions> ReadTraceArguments(const TraceArguments& arguments) {
@@ -163,6 +168,7 @@ void WarnAboutRecords(std::string_view verb, const std::string& name, const Trac
 }
 
 Status WriteWholeFile(const std::string& path, std::string_view text, bool replace) {
+  EPLOG_TRY(CheckAnswers(path));
   auto sink = OpenByteSink(path, replace);
   if (!sink.ok()) {
     return Fail(std::move(sink).error());

@@ -35,6 +35,9 @@ void AddReadingArguments(CLI::App& verb, TraceArguments& arguments);
 // What they mean. kInvalidArgument.
 Result<TraceOptions> ReadTraceArguments(const TraceArguments& arguments);
 
+// CheckAnswers, for what is no name but "-" or none.
+Status CheckTraceAnswers(const std::string& name);
+
 // Reads `source` to its end with a progress bar, giving each request to `take`, until that says
 // false.
 Status ForEachRequest(std::string_view verb, std::string_view what, TraceSource& source,

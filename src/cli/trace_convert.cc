@@ -65,6 +65,7 @@ class Output {
       }
       layout = *parsed;
     }
+    EPLOG_TRY(CheckTraceAnswers(arguments.file));
     auto sink = OpenByteSink(arguments.file, arguments.force);
     if (!sink.ok()) {
       return Fail(std::move(sink).error());
@@ -164,6 +165,7 @@ Status Pass(
     const ConvertCommand& command, const TraceOptions& options, const Selection& selection,
     const char* what, bool warn,
     const std::function<Status(const TraceRequest&, const std::vector<std::string>&)>& take) {
+  EPLOG_TRY(CheckTraceAnswers(command.arguments.trace));
   auto source = OpenTrace(command.arguments.trace, options);
   if (!source.ok()) {
     return Fail(std::move(source).error());
@@ -280,6 +282,7 @@ Status RunGenerate(const GenerateCommand& command) {
                 fmt::format("name a profile: {}; or a file of your own, NAME.toml",
                             fmt::join(BuiltInProfiles(), ", ")));
   }
+  EPLOG_TRY(CheckTraceAnswers(command.profile));
   auto profile =
       LoadProfile(MatchName(command.profile, BuiltInProfiles()).value_or(command.profile));
   if (!profile.ok()) {

@@ -63,6 +63,8 @@ Status RunStat(const StatCommand& command) {
     return Fail(reading.error());
   }
   const std::string& name = command.arguments.trace;
+  EPLOG_TRY(CheckTraceAnswers(name));
+  EPLOG_TRY(CheckTraceAnswers(command.picture));
   auto source = OpenTrace(name, *reading);
   if (!source.ok()) {
     return Fail(std::move(source).error());

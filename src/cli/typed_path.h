@@ -19,6 +19,10 @@ Result<std::filesystem::path> ResolveDevice(const ArrayFile& file,
 // Something is there, as far as can be seen.
 Result<bool> IsThere(const std::filesystem::path& path);
 
+// What is there answers. For what is then read or written with no deadline, before that begins.
+// That nothing is there is no error here.
+Status CheckAnswers(const std::filesystem::path& path);
+
 // What an ARRAY argument leads to.
 struct TypedArray {
   std::filesystem::path file;  // ArrayFilePath

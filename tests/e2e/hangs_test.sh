@@ -22,6 +22,7 @@ cleanup() {
     [ -n "$DAEMON" ] && kill -9 "$DAEMON" 2>/dev/null
     umount -l "$WORK/mnt" 2>/dev/null
   fi
+  mountpoint -q "$WORK/disk/new" 2>/dev/null && timeout 60 "$EPLOG" umount "$WORK/disk/new" >/dev/null 2>&1
   umount -l "$WORK/disk" 2>/dev/null
   rm -rf "$WORK"
 }
@@ -98,7 +99,6 @@ refused 1 "mnt/none does not answer" soon "$EPLOG" mount mnt/none there
 refused 1 "mnt/none does not answer" soon "$EPLOG" mount c mnt/none
 refused 1 "mnt/none does not answer" soon "$EPLOG" umount mnt/none
 refused 1 "mnt/v does not answer" soon "$EPLOG" assemble mnt/v
-[ -e d ] && fail "something was made of an array that was refused"
 refused 1 "mnt/none does not answer" soon "$EPLOG" mttdl --from-array mnt/none
 refused 1 "mnt/v does not answer" soon "$EPLOG" mttdl --from mnt/v
 refused 1 "mnt/v does not answer" soon "$EPLOG" mttdl --what-if mnt/v
@@ -109,6 +109,7 @@ refused 1 "mnt/none does not answer" soon "$EPLOG" trace generate mds --limit 10
 refused 1 "mnt/v does not answer" soon "$EPLOG" replay mnt/v
 refused 1 "mnt/none does not answer" soon "$EPLOG" replay mds --limit 10 --report mnt/none
 refused 1 "mnt/none does not answer" soon "$EPLOG" replay mds --limit 10 --policy eplog --devices mnt/none
+[ -e d ] && fail "something was made of an array that was refused"
 run 0 soon "$EPLOG" check c
 
 kill -CONT "$DAEMON"
@@ -117,7 +118,6 @@ run 0 soon cmp -n 4194304 content mnt/v
 run 0 soon "$EPLOG" umount mnt
 DAEMON=
 
-section "a serving process that was killed while a member hangs"
 freezable() {  # a file system at disk that can be frozen
   [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
   truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir -p disk && mount -o loop disk.img disk
@@ -160,9 +160,9 @@ else
   umount disk || fail "what was left behind does not end"
 fi
 
+section "a serving process that was killed while a member hangs"
 frozen_member() {  # array k: its ssd1 lies on a file system of its own, which can be frozen
-  [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
-  truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir disk && mount -o loop disk.img disk || return 1
+  freezable || return 1
   run 0 "$EPLOG" create k --level 5 --ssds 3 --logs 1 --device-size 24M --log-size 8M
   run 0 "$EPLOG" volume create k v 16M
   mv k/ssd1 disk/ssd1
