@@ -297,6 +297,10 @@ std::string TemporaryOf(const std::filesystem::path& target) {
 
 }  // namespace
 
+// Nothing is looked at: what is asked about may hang, and the loop of a serving process asks, too.
+// No link leads to the file's directory, so that a ".." that goes up from there is taken off in
+// writing. One behind a name stays, since the name may be a link: the kernel follows it then, and
+// whoever compares such a path with another takes them for two, and goes by what is there.
 std::filesystem::path ArrayFile::LocatePath(const std::string& path) const {
   const std::filesystem::path whole = file.parent_path() / path;
   return GoesBack(path) ? whole : whole.lexically_normal();
@@ -413,7 +417,7 @@ std::filesystem::path ResolveParent(const std::filesystem::path& path) {
   if (whole.filename().empty() || whole.filename() == "." || whole.filename() == "..") {
     return Canonical(whole);
   }
-  return std::filesystem::weakly_canonical(whole.parent_path(), ignored) / whole.filename();
+  return Canonical(whole.parent_path()) / whole.filename();
 }
 
 Result<ArrayFile> ParseArrayFile(std::string_view text, const std::filesystem::path& file) {

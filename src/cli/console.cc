@@ -102,8 +102,11 @@ int FinishOutput(int status) {
         {{"error", {{"verb", errors.verb}, {"message", errors.message}, {"exit_status", status}}}});
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    ErrorLine("", "", "cannot write to standard output");
-    return status == kDone || status == kDoneWithFindings ? kFailed : status;
+    const bool done = status == kDone || status == kDoneWithFindings;
+    ErrorLine("", "",
+              done ? "the command was carried out, but standard output cannot be written to"
+                   : "cannot write to standard output");
+    return done ? kFailed : status;
   }
   return status;
 }

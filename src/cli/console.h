@@ -38,7 +38,7 @@ void Print(std::string_view text);
 void PrintJson(const Json& document);
 
 // Standard output could be written; `status` if so. Every main path ends here, so that a full disk
-// is no success.
+// is no success. Once; what was done all the same is said to be.
 int FinishOutput(int status);
 
 // `text` as one word of a shell command, quoted where it must be: for commands that are shown to be

@@ -274,7 +274,9 @@ Result<ReplayResult> OnArray(const ReplayCommand& command, const std::vector<Pol
     return Fail(ErrorCode::kInvalidArgument,
                 "on an array that is there only EPLOG can be replayed: --policy eplog");
   }
-  auto file = LoadArrayFile(command.devices);
+  auto typed = LookAtArray(command.devices);
+  EPLOG_TRY(typed);
+  const auto& file = typed->array;
   EPLOG_TRY(file);
   auto session = Session::Open(kVerb, *file, MemberOptions(), OptionsFor(settings, false));
   if (!session.ok()) {
@@ -375,7 +377,7 @@ void AddReplay(CLI::App& app, Run& run) {
   verb->callback([command, &run] {
     run = [command] {
       const Status status = RunReplay(*command);
-      return FinishOutput(status.ok() ? kDone : ReportError(kVerb, status.error()));
+      return status.ok() ? kDone : ReportError(kVerb, status.error());
     };
   });
 }

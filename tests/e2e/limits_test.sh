@@ -118,6 +118,21 @@ for command in "rebuild a" "commit a" "scrub a --repair" "volume create a x 1M" 
   timeout 60 "$EPLOG" $command >&- 2>/dev/null && fail "$command: the result could not be written, and it says success"
   [ "$(grep -l 'eplog: \|warning: ' a/ssd* a/log*)" = "" ] || fail "$command wrote what it had to say into a member"
 done
+# What was done is said to be, and is not to be tried again.
+carried_out() {
+  timeout 60 "$@" >&- 2>err && fail "$*: the result could not be written, and it says success"
+  [ "$(grep -v 'warning: ' err)" = "eplog: the command was carried out, but standard output cannot be written to" ] ||
+    fail "$*: $(cat err)"
+}
+carried_out "$EPLOG" volume create a y 1M
+run 0 "$EPLOG" volume list a
+out_has "^y "
+carried_out "$EPLOG" volume delete a y
+carried_out "$EPLOG" commit a
+carried_out "$EPLOG" status a
+carried_out "$EPLOG" replay mds --limit 10
+timeout 60 "$EPLOG" replay mds --limit 0 >&- 2>err
+grep -q "carried out" err && fail "what was refused is said to be done: $(cat err)"
 "$EPLOG" mount a mnt <&- >&- 2>&-
 mounted || fail "not mounted with all streams closed"
 [ "$(sha256sum <mnt/v)" = "$sum" ] || fail "the volume is not what it was"
