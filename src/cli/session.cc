@@ -145,6 +145,21 @@ void Append(Error& error, const std::vector<std::string>& left_out) {
   error.message += all.empty() ? "" : " (" + all + ")";
 }
 
+// With what it may be owed to, and the mend.
+Error WhyNotOpened(Error error, const ArrayFile& file, const Members& members) {
+  if (error.code == ErrorCode::kTooManyFailures && members.read_only_below) {
+    std::vector<std::string> why = members.left_out;
+    why.push_back(error.message);
+    return FailReadOnlyBelow(file, why).value();
+  }
+  if (error.code == ErrorCode::kInvalidArgument) {
+    error.code = ErrorCode::kCorrupt;  // the devices are wrong, not the command
+  }
+  AddRoomMend(error, file, members);
+  Append(error, members.left_out);
+  return error;
+}
+
 }  // namespace
 
 std::string EventsPath(const ArrayFile& file) {
@@ -195,20 +210,8 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     };
   }
   auto array = session->Run(Array::Open(*session->loop_, trusted, open));
-  if (!array.ok() && array.error().code == ErrorCode::kTooManyFailures &&
-      session->members_.read_only_below) {
-    std::vector<std::string> why = session->members_.left_out;
-    why.push_back(array.error().message);
-    return FailReadOnlyBelow(file, why);
-  }
   if (!array.ok()) {
-    Error error = std::move(array).error();
-    if (error.code == ErrorCode::kInvalidArgument) {
-      error.code = ErrorCode::kCorrupt;  // the devices are wrong, not the command
-    }
-    AddRoomMend(error, file, session->members_);
-    Append(error, session->members_.left_out);
-    return Fail(std::move(error));
+    return Fail(WhyNotOpened(std::move(array).error(), file, session->members_));
   }
   session->array_ = std::move(*array);
   for (const ExaminedDevice& device : found.devices) {
