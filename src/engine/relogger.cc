@@ -12,20 +12,20 @@ Task<void> Relogger::MoveOn(std::vector<StripeIndex> stripes) {
   const uint64_t tail = appender_.log_tail();
   credit_ = std::exchange(has_begun_, true) ? std::min(most, credit_ + (tail - tail_) / 2) : most;
   tail_ = tail;
-  std::vector<ChunkIndex> chunks;
+  std::vector<std::pair<StripeIndex, ChunkIndex>> chunks;
   std::sort(stripes.begin(), stripes.end());  // one seed, one order
   for (const StripeIndex stripe : stripes) {
     for (uint32_t i = 0; i < g.k(); ++i) {
       if (const ChunkIndex chunk = g.Chunk(stripe, i); IsInTheWay(chunk)) {
-        chunks.push_back(chunk);
+        chunks.emplace_back(stripe, chunk);
       }
     }
   }
-  for (const ChunkIndex chunk : chunks) {
+  for (const auto& [stripe, chunk] : chunks) {
     if (credit_ < appender_.BlocksForChunk() || core_.stop_error) {
       break;
     }
-    Task<void> moving = Move(chunk);
+    Task<void> moving = Move(stripe, chunk);
     co_await moving;
   }
 }
@@ -37,12 +37,12 @@ bool Relogger::IsInTheWay(ChunkIndex chunk) const {
 }
 
 // As a write of what it holds. The row's lock keeps its extent from being freed meanwhile.
-Task<void> Relogger::Move(ChunkIndex chunk) {
+Task<void> Relogger::Move(StripeIndex stripe, ChunkIndex chunk) {
   Grant grant(admission_);
   if (!admission_.TryAdmitFreeing(grant, writer_.NeedOfChunk(chunk))) {
     co_return;
   }
-  Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(core_.geometry.StripeOf(chunk).value);
+  Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard row_lock = co_await row_locking;
   Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk.value);
   const KeyedLocks::Guard lock = co_await locking;

@@ -36,7 +36,7 @@ class Relogger {
 
  private:
   [[nodiscard]] bool IsInTheWay(ChunkIndex chunk) const;
-  Task<void> Move(ChunkIndex chunk);
+  Task<void> Move(StripeIndex stripe, ChunkIndex chunk);
 
   Core& core_;
   Appender& appender_;
