@@ -421,23 +421,36 @@ bool EndsSoon(const ServerMark& dying) {
   return LifeOf(dying) != ServerLife::kDying;
 }
 
+// The one that served a mount and is dying, where nobody runs who serves it: the number of a mount
+// that is gone is given away again.
+std::optional<ServerMark> OnlyServedByTheDying(dev_t mount) {
+  std::optional<ServerMark> dying;
+  for (ServerMark& mark : AllMarks()) {
+    const ServerLife life = mark.mount == mount ? LifeOf(mark) : ServerLife::kGone;
+    if (life == ServerLife::kRuns) {
+      return std::nullopt;
+    }
+    if (life == ServerLife::kDying) {
+      dying = std::move(mark);
+    }
+  }
+  return dying;
+}
+
 }  // namespace
 
 void CutMountsOfTheDying(std::string_view verb) {
-  const std::vector<ServerMark> marks = AllMarks();
   for (const MountEntry& mount : ReadMountTable()) {
-    const auto serves = [&](ServerLife life) {
-      return std::find_if(marks.begin(), marks.end(), [&mount, life](const ServerMark& mark) {
-        return mark.mount == mount.device && LifeOf(mark) == life;
-      });
-    };
-    const auto dying = serves(ServerLife::kDying);
-    // The number of a mount that is gone is given away again.
-    if (dying == marks.end() || serves(ServerLife::kRuns) != marks.end()) {
-      continue;
-    }
-    if (EndsSoon(*dying)) {
+    const auto connection = ConnectionOf(mount.device);
+    const auto dying = OnlyServedByTheDying(mount.device);
+    if (!dying || EndsSoon(*dying)) {
       continue;  // it was only just killed
+    }
+    // Who mounts writes its mark a moment later. One that had this number when the table was read
+    // has had the time of the wait for that; one that got it since is another connection.
+    const auto still = OnlyServedByTheDying(mount.device);
+    if (!still || still->pid != dying->pid || ConnectionOf(mount.device) != connection) {
+      continue;
     }
     const bool cut = CutConnection(mount.device);
     Warn(verb, fmt::format("process {}, which served {}, was killed and does not end; {}",

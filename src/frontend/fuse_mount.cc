@@ -234,8 +234,22 @@ bool SyncMount(dev_t device, const std::string& directory) {
   return true;
 }
 
+namespace {
+
+std::string ConnectionDirectory(dev_t device) {
+  return "/sys/fs/fuse/connections/" + std::to_string(minor(device));
+}
+
+}  // namespace
+
+std::optional<ino_t> ConnectionOf(dev_t device) {
+  struct stat info {};
+  return ::stat(ConnectionDirectory(device).c_str(), &info) == 0 ? std::optional(info.st_ino)
+                                                                 : std::nullopt;
+}
+
 bool CutConnection(dev_t device) {
-  std::ofstream abort("/sys/fs/fuse/connections/" + std::to_string(minor(device)) + "/abort");
+  std::ofstream abort(ConnectionDirectory(device) + "/abort");
   if (abort << 1 << std::flush) {
     return true;
   }

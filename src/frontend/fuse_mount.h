@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -44,5 +45,9 @@ enum class TakeAway : uint8_t {
 // nobody. False: it could not be done, without root where the kernel shows no connections
 // (/sys/fs/fuse/connections).
 bool CutConnection(dev_t device);
+
+// What no later mount with this number shares with it. nullopt: it is gone, or the kernel does not
+// show its connections here.
+[[nodiscard]] std::optional<ino_t> ConnectionOf(dev_t device);
 
 }  // namespace eplog

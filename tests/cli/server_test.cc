@@ -126,6 +126,12 @@ bool AThreadHangs(pid_t process) {
   return false;
 }
 
+// As that process itself would write it.
+void WriteMarkOf(const ServerMark& server, dev_t mount) {
+  std::ofstream(std::filesystem::path(server.socket_path).replace_extension(".server"))
+      << server.pid << ' ' << server.started << ' ' << uint64_t{mount} << '\n';
+}
+
 // An array's directory with its array.toml, and one to mount on.
 struct Place {
   explicit Place(std::string with_uuid) : uuid(std::move(with_uuid)), mount(dir.path() / "mnt") {
@@ -263,6 +269,38 @@ TEST(DyingServer, IsCutOffFromItsOwnMountAlone) {
   EXPECT_TRUE(dying.Ends());
   struct stat info {};
   EXPECT_EQ(::stat(other.mount.c_str(), &info), 0) << std::strerror(errno);
+  EXPECT_FALSE(MountIsDead(other.mount));
+  ::kill(server, SIGKILL);
+  EXPECT_EQ(::waitpid(server, nullptr, 0), server);
+}
+
+// One that mounts says so a moment later, and may have been given the number of a mount that is
+// gone, whose process still dies.
+TEST(DyingServer, AMountThatGotItsNumberAndSaysSoALittleLaterIsNotCutOff) {
+  if (!WhyNotHere().empty()) {
+    GTEST_SKIP() << WhyNotHere();
+  }
+  Dying dying;
+  const Place other("0f0f0f0f-1111-4222-8333-555555555555");
+  const pid_t server = other.Serve();
+  const ServerMark of_dying = *ReadServerMark(dying.place().socket());
+  RemoveServerMark(other.socket());
+  WriteMarkOf(of_dying, MountedDevice(other.mount));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    WriteMarkOf({.pid = server,
+                 .started = ProcessStarted(server),
+                 .mount = 0,
+                 .socket_path = other.socket()},
+                MountedDevice(other.mount));
+  });
+  CutMountsOfTheDying("test");
+  later.join();
+  EXPECT_EQ(other.life(), ServerLife::kRuns);
+  EXPECT_FALSE(MountIsDead(other.mount));
+  WriteMarkOf(of_dying, of_dying.mount);
+  CutMountsOfTheDying("test");
+  EXPECT_TRUE(dying.Ends());
   EXPECT_FALSE(MountIsDead(other.mount));
   ::kill(server, SIGKILL);
   EXPECT_EQ(::waitpid(server, nullptr, 0), server);
