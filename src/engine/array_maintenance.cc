@@ -83,16 +83,17 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
   Task<Status> flush = flusher_.FlushAll();
   Status status = co_await flush;
   EPLOG_CO_TRY(status);
-  // What failed may have been moved on in the log meanwhile: it looks newer than it is, and what was
-  // moved is to be stable.
+  // What failed may have been moved on in the log meanwhile: it looks newer than it is, and what
+  // was moved is to be stable.
   std::vector<StripeIndex> stripes = committer_.TakeFailures();
   if (!stripes.empty()) {
     Task<Status> again = flusher_.FlushAll();
     status = co_await again;
     EPLOG_CO_TRY(status);
   }
+  const auto failed = static_cast<std::ptrdiff_t>(stripes.size());  // in order
   for (const StripeIndex stripe : committer_.OldestStripes(SIZE_MAX, upto)) {
-    if (std::find(stripes.begin(), stripes.end(), stripe) == stripes.end()) {
+    if (!std::binary_search(stripes.begin(), stripes.begin() + failed, stripe)) {
       stripes.push_back(stripe);
     }
   }

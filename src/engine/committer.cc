@@ -222,9 +222,12 @@ bool Committer::TakeVersions(Install& install) {
 Task<Status> Committer::Prepare(Install& install) {
   const Geometry& g = core_.geometry;
   if (!TakeVersions(install)) {
-    // What was moved on in the log since it failed is not stable yet.
-    const auto failed = failed_.find(install.change.stripe.value);
-    install.status = failed != failed_.end() ? Status(Fail(failed->second)) : OkStatus();
+    // What was moved on in the log since it failed is not stable yet; or it was written anew.
+    const StripeIndex stripe = install.change.stripe;
+    const auto failed = failed_.find(stripe.value);
+    if (failed != failed_.end() && core_.state->HasPending(stripe)) {
+      install.status = Fail(failed->second);
+    }
     install.lock.Release();
     install.pins.Release();
     co_return OkStatus();

@@ -56,7 +56,7 @@ class Committer {
     return core_.commit_cost.Blocks(1, core_.geometry.k()) <= appender_.UrgentRoom();
   }
   void ForgetFailures() { failed_.clear(); }
-  // The same, and says which of them have something pending.
+  // The same, and says which of them have something pending, in order.
   std::vector<StripeIndex> TakeFailures();
   // Stripes that could not be read, and why.
   using Failures = std::unordered_map<uint32_t, Error>;

@@ -131,7 +131,7 @@ Task<void> Keeper::Space() {
       Task<Status> room = fruitless == 0 ? MakeRoom() : TryEverything();
       const Status status = co_await room;
       if (LogShort()) {
-        Task<void> moving = relogger_.MoveOn(InTheWay());
+        Task<void> moving = relogger_.MoveOn(InTheWay(), stop_space_);
         co_await moving;
       }
       const uint64_t after =
@@ -210,15 +210,18 @@ Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
            core_.states == states && appender_.applied().sequence == applied);
 }
 
-// As far as it goes, whether it pays or not: all that is applied becomes stable, what failed before
-// is tried again, and any gain is taken.
+// As far as it goes, whether it pays or not: all that is applied becomes stable, any gain is taken,
+// and what failed before is tried again once there is nothing else.
 Task<Status> Keeper::TryEverything() {
   Task<Status> flush = appender_.UrgentRoom() != 0 ? flusher_.FlushAndMark() : flusher_.FlushAll();
   Status status = co_await flush;
   EPLOG_CO_TRY(status);
-  committer_.ForgetFailures();
-  const std::vector<StripeIndex> stripes =
-      committer_.OldestStripes(size_t{kStepBatches} * core_.geometry.commit_width());
+  const size_t limit = size_t{kStepBatches} * core_.geometry.commit_width();
+  std::vector<StripeIndex> stripes = committer_.OldestStripes(limit);
+  if (stripes.empty()) {
+    committer_.ForgetFailures();
+    stripes = committer_.OldestStripes(limit);
+  }
   Task<Status> commit = committer_.Commit(stripes);
   Status committed = co_await commit;
   if (appender_.CheckpointGain() != 0 && !core_.stop_error) {

@@ -30,13 +30,21 @@ class Relogger {
         writer_(writer),
         buffered_(buffered) {}
 
-  // Of these stripes, what lies in the older half of the log. Waits for no room: what finds none
-  // stays where it is.
-  Task<void> MoveOn(std::vector<StripeIndex> stripes);
+  // Of these stripes, what lies in the older half of the log, the oldest first. Waits for no room:
+  // what finds none stays where it is. A good part, not all at once: others wait for the caller. No
+  // more is begun once `stop` is set.
+  Task<void> MoveOn(std::vector<StripeIndex> stripes, const bool& stop);
 
  private:
+  struct Moved {
+    uint64_t place = 0;
+    StripeIndex stripe;
+    ChunkIndex chunk;
+  };
+  [[nodiscard]] std::vector<Moved> ChunksInTheWay(std::vector<StripeIndex> stripes) const;
+  [[nodiscard]] uint64_t PlaceOf(ChunkIndex chunk) const;
   [[nodiscard]] bool IsInTheWay(ChunkIndex chunk) const;
-  Task<void> Move(StripeIndex stripe, ChunkIndex chunk);
+  Task<Status> Move(Moved moved);
 
   Core& core_;
   Appender& appender_;

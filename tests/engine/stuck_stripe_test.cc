@@ -55,8 +55,9 @@ class StuckStripe : public ::testing::Test {
     ASSERT_GE(lost_.size(), count);
   }
   // A chunk of each stripe that has lost something, where that is not lost itself.
-  void WriteIntoThem() {
-    for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
+  void WriteIntoThem(bool last_first = false) {
+    for (uint64_t at = 0; at < kStripes; ++at) {
+      const uint64_t stripe = last_first ? kStripes - 1 - at : at;
       const auto is_lost = [&](uint64_t i) { return lost_.contains(stripe * 3 + i); };
       for (uint64_t i = 0; i < 3; ++i) {
         if (!is_lost(i) && (is_lost((i + 1) % 3) || is_lost((i + 2) % 3))) {
@@ -85,6 +86,21 @@ class StuckStripe : public ::testing::Test {
     }
     Task<Status> all = group.Wait();
     co_return co_await all;
+  }
+  // Chunks of all other stripes, so many at once.
+  void Burst(size_t count) {
+    std::map<uint64_t, std::vector<std::byte>> writes;
+    while (writes.size() < count) {
+      const uint64_t chunk = random_.Below(kSize / kChunk);
+      if (!HasLost(chunk / 3)) {
+        writes[chunk] = RandomBytes(random_, kChunk);
+      }
+    }
+    const Status written = RunTask(test_.loop, WriteAll(writes));
+    ASSERT_TRUE(written.ok()) << written.error().ToString();
+    for (const auto& [chunk, data] : writes) {
+      std::ranges::copy(data, model_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunk));
+    }
   }
   // To all other stripes.
   void WriteElsewhere(uint64_t count) {
@@ -130,21 +146,30 @@ TEST_F(StuckStripe, TheLogGoesRoundBehindIt) {
 TEST_F(StuckStripe, TheLogGoesRoundUnderABurst) {
   LoseStripes(3);
   WriteIntoThem();
-  for (int round = 0; round < 12; ++round) {
-    std::map<uint64_t, std::vector<std::byte>> writes;
-    while (writes.size() < 300) {
-      const uint64_t chunk = random_.Below(kSize / kChunk);
-      if (!HasLost(chunk / 3)) {
-        writes[chunk] = RandomBytes(random_, kChunk);
-      }
-    }
-    ASSERT_TRUE(RunTask(test_.loop, WriteAll(writes)).ok());
-    for (const auto& [chunk, data] : writes) {
-      std::ranges::copy(data, model_.begin() + static_cast<std::ptrdiff_t>(chunk * kChunk));
-    }
+  for (int round = 0; round < 12 && !HasFatalFailure(); ++round) {
+    Burst(300);
   }
   ExpectContent();
 }
+
+// A good part of the log, and whichever of them lies at its tail.
+class StuckStripes : public StuckStripe,
+                     public ::testing::WithParamInterface<std::pair<uint64_t, bool>> {};
+
+TEST_P(StuckStripes, TheLogGoesRoundBehindThem) {
+  LoseStripes(GetParam().first);
+  WriteIntoThem(GetParam().second);
+  for (int round = 0; round < 12 && !HasFatalFailure(); ++round) {
+    WriteElsewhere(300);
+    Burst(150);
+  }
+  ExpectContent();
+}
+
+INSTANTIATE_TEST_SUITE_P(, StuckStripes,
+                         ::testing::Values(std::pair(20, false), std::pair(20, true),
+                                           std::pair(40, true), std::pair(70, false),
+                                           std::pair(70, true)));
 
 TEST_F(StuckStripe, ARebuildEndsWithAllElse) {
   LoseStripes(3);
