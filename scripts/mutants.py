@@ -3,8 +3,9 @@
 
 Breaks are drawn by universalmutator's rules for C++ over the rooms whose faults cost data. Each is built in a tree of its
 own; what compiles to the same code is drawn anew. Then 600 seeds of the torture (but for the front end, which it does not
-drive) and the unit tests of the room: one that fails, crashes or does not end has noticed. The score counts those that
-change behaviour; a survivor that changes none is listed with its reason in tests/mutants/equivalent.json.
+drive), the unit tests of the room, and the engine's for what the engine stands on: one that fails, crashes or does not end
+has noticed. The score counts those that change behaviour; a survivor that changes none is listed with its reason in
+tests/mutants/equivalent.json.
 
 A run that was cut short goes on where it was: what was judged is kept in build/mutants/seed-S.jsonl.
 
@@ -39,8 +40,9 @@ WORK = TOP / "build" / "mutants"
 
 
 def units_of(room):
-    """A room without tests of its own is tested by the engine's."""
-    return f"{room if (TOP / 'tests' / room).is_dir() else 'engine'}_tests"
+    """A room's own tests, and the engine's for what the engine stands on."""
+    own = [f"{room}_tests"] if (TOP / "tests" / room).is_dir() else []
+    return own + (["engine_tests"] if room not in NOT_TORTURED | {"engine"} else [])
 
 
 def say(text):
@@ -103,7 +105,7 @@ class Lane:
         # What is broken may leave a variable unused.
         status, out = self.run(["cmake", "--preset", "check", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF"])
         if status == 0:
-            status, out = self.ninja("torture", *sorted({units_of(room) for room in ROOMS}))
+            status, out = self.ninja("torture", *sorted({test for room in ROOMS for test in units_of(room)}))
         if status != 0:
             sys.exit(f"the sources do not build as they are: {out[-2000:]}")
 
@@ -132,9 +134,13 @@ class Lane:
 
     def tests_of(self, name):
         room = name.split("/")[1]
+        torture = "torture", ["tests/torture/torture", "--seeds", str(SEEDS), "--first", "1", "--jobs", "1", "--stop-after", "1"]
+        units = [(test, [f"tests/{test}", "--gtest_brief=1"]) for test in units_of(room)]
+        # What is quick comes first.
+        yield from units[:-1]
         if room not in NOT_TORTURED:
-            yield "torture", ["tests/torture/torture", "--seeds", str(SEEDS), "--first", "1", "--jobs", "1", "--stop-after", "1"]
-        yield units_of(room), [f"tests/{units_of(room)}", "--gtest_brief=1"]
+            yield torture
+        yield from units[-1:]
 
     def test(self, command, timeout):
         return self.run([str(self.build / command[0]), *command[1:]], timeout, limited=True)
