@@ -224,6 +224,19 @@ TEST_F(Sessions, WhatArrayTomlSaysUnderTheLocksCounts) {
   Close();
 }
 
+// It was read before the locks were taken, and cannot be read under them any more: what was read
+// counts, and nobody waits for ever.
+TEST_F(Sessions, ArrayFileThatHangsIsNotWaitedForForEver) {
+  HangingFile hangs(file_.file);
+  EPLOG_NEEDS_HANGING(hangs);
+  Open();
+  ASSERT_NE(session_, nullptr);
+  EXPECT_TRUE(hangs.waited_for());
+  ExpectContent();
+  hangs.LetGo();
+  Close();
+}
+
 TEST_F(Sessions, MembersThatAreOutAreClosed) {
   Open();
   const size_t before = OpenDescriptors();
