@@ -18,9 +18,9 @@ Task<Result<LossReport>> LossFinder::Find() {
   if (core_.devices_not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
   }
-  for (uint64_t mask = core_.lent; mask != 0; mask &= mask - 1) {
-    const DeviceIndex lent(static_cast<uint8_t>(std::countr_zero(mask)));
-    report_.unsure += (report_.unsure.empty() ? "" : ", ") + core_.geometry.DeviceName(lent);
+  for (uint64_t mask = Doubtful(); mask != 0; mask &= mask - 1) {
+    const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
+    report_.unsure += (report_.unsure.empty() ? "" : ", ") + core_.geometry.DeviceName(ssd);
   }
   std::vector<const Volume*> volumes;
   for (const auto& [id, volume] : core_.state->volumes.all()) {
@@ -65,6 +65,11 @@ Task<void> LossFinder::LookAt(VolumeId id, ExtentIndex extent) {
           g.chunk_bytes);
     }
   }
+}
+
+// Of what was on its way to an SSD when it was lost, the tables may name what it lacks.
+uint64_t LossFinder::Doubtful() const {
+  return (core_.lent | core_.unverified) & core_.members.live_mask();
 }
 
 bool LossFinder::Readable(DeviceIndex ssd, SlotWord word) const {
@@ -136,14 +141,13 @@ Task<uint64_t> LossFinder::LostOf(const LogStripeView& view) {
   co_return static_cast<uint32_t>(std::popcount(missing)) + logs_missing > g.m ? missing : 0;
 }
 
-// What was on its way when an SSD was lost the tables may name, and it may lack.
 Task<bool> LossFinder::MemberIsThere(const LogStripeMember& member) {
   const Geometry& g = core_.geometry;
   const DeviceIndex ssd = g.SsdOf(member.chunk);
   if (!Readable(ssd, member.word)) {
     co_return false;
   }
-  if (member.word.is_zero() || (core_.lent >> ssd.value & 1) == 0) {
+  if (member.word.is_zero() || (Doubtful() >> ssd.value & 1) == 0) {
     co_return true;
   }
   const Buffer chunk = core_.pool.Get(g.chunk_bytes);

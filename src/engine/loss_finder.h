@@ -24,6 +24,8 @@ class LossFinder {
 
  private:
   Task<void> LookAt(VolumeId id, ExtentIndex extent);
+  // SSDs that missed something and are read all the same, or are back and not looked through yet.
+  [[nodiscard]] uint64_t Doubtful() const;
   [[nodiscard]] bool Readable(DeviceIndex ssd, SlotWord word) const;
   // Bit i: data chunk i of the stripe.
   Task<uint64_t> LostIn(StripeIndex stripe);

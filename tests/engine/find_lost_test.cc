@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "eplog/report.h"
@@ -198,6 +199,59 @@ TEST_F(SsdThatFailed, WhatItLacksIsNamed) {
   ExpectJustWhatCannotBeReadIsNamed(**opened);
   EXPECT_EQ(RunTask(test_.loop, (*opened)->FindLost())->unsure, "ssd1");
   EXPECT_TRUE(RunTask(test_.loop, (*opened)->Close()).ok());
+}
+
+// One that was away and is back, and has lost meanwhile what it had, before anybody has looked.
+class SsdThatReturned : public SsdThatFailed {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(test_.Write(volume_, 0, RandomBytes(random_, kSize)).ok());
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    for (uint64_t i = 0; i < 60; ++i) {
+      const uint64_t at = random_.Below(kSize / kChunk) * kChunk;
+      pending_.insert(at);
+      ASSERT_TRUE(test_.Write(volume_, at, RandomBytes(random_, kChunk)).ok());
+    }
+    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    test_.Kill();
+    Open({test_.Devices()[0], test_.Devices()[2], test_.Devices()[3], test_.Devices()[kLog]});
+    test_.Kill();
+    const auto slots = test_.memory(1).bytes().subspan(test_.SlotsOffsetBytes());
+    std::ranges::fill(slots, std::byte{0x5A});
+    Open(test_.Devices());
+    ASSERT_EQ(test_.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  }
+  void Open(const std::vector<Device*>& devices) {
+    OpenOptions options;
+    options.entropy = 50 + devices.size();
+    options.auto_commit = false;
+    auto opened = RunTask(test_.loop, Array::Open(test_.loop, devices, options));
+    ASSERT_TRUE(opened.ok()) << opened.error().ToString();
+    test_.array = std::move(*opened);
+  }
+  std::set<uint64_t> pending_;
+};
+
+TEST_F(SsdThatReturned, WhatItLacksOfTheNewestIsNamedWhenAnotherFails) {
+  test_.faulty(0).FailDevice();
+  static_cast<void>(test_.Write(volume_, 0, RandomBytes(random_, kChunk)));
+  ASSERT_EQ(test_.array->GetStatus().state, ArrayState::kFailed);
+  const auto report = RunTask(test_.loop, test_.array->FindLost());
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->unsure, "ssd1");
+  std::set<uint64_t> named;
+  for (const LostRange& range : report->ranges) {
+    for (uint64_t at = 0; at < range.length_bytes; at += kChunk) {
+      named.insert(range.offset_bytes + at);
+    }
+  }
+  EXPECT_GT(named.size(), 3U);
+  const Buffer chunk = test_.pool.Get(kChunk);
+  for (uint64_t at = kStripe; at < kSize; at += kChunk) {
+    const bool read = RunTask(test_.loop, test_.array->Read(volume_, at, chunk.span())).ok();
+    EXPECT_EQ(named.contains(at), !read && pending_.contains(at)) << at;
+  }
+  test_.Kill();
 }
 
 // However little is pending, the array stops with one loss more than parity can replace; nobody is
