@@ -162,6 +162,7 @@ attach_loop_alone() {  # VOLUME
   for ((tries = 0; tries < 20; ++tries)); do  # another process may take the free one first
     if LOOP=$(losetup --show -f --direct-io=on "$MNT/$1" 2>"$WORK/losetup.err"); then
       [ "$(losetup -n -O DIO "$LOOP" | tr -d ' ')" = 1 ] || die "no direct I/O on the loop device"
+      LOOP_OF=$(loop_of)
       return 0
     fi
     LOOP=
@@ -179,14 +180,17 @@ detach_loop() {
   exec {guard}>&-
 }
 
+# What it stands for; a process that does not take turns may have it as soon as it is free.
+loop_of() { losetup -n -O BACK-INO,BACK-MAJ:MIN "$LOOP" 2>/dev/null || true; }
+
 detach_loop_alone() {
   bounded 600 losetup -d "$LOOP" 2>/dev/null || true
   local tries
   for ((tries = 0; tries < 1000; ++tries)); do  # the kernel lets go when the last user is gone
-    losetup "$LOOP" >/dev/null 2>&1 || break
+    [ "$(loop_of)" = "$LOOP_OF" ] || break
     sleep 0.1
   done
-  losetup "$LOOP" >/dev/null 2>&1 && die "the loop device does not go away"
+  [ "$(loop_of)" != "$LOOP_OF" ] || die "the loop device does not go away"
   LOOP=
 }
 
