@@ -243,30 +243,29 @@ int RunAssemble(const AssembleCommand& command) {
 
 }  // namespace
 
-void AddAssemble(CLI::App& app, Run& run) {
+void AddAssemble(Parser app, Run& run) {
   auto command = std::make_shared<AssembleCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb,
       "find an array's members among devices and say what is missing, stale or foreign; exit "
       "status 3 if anything is, 1 if it cannot be opened");
-  verb->add_option("DEV", command->devices,
-                   "devices and files, and directories with member files in them")
-      ->required();
-  verb->add_option("-o,--output", command->out,
-                   "write the array.toml for the members that belong: a file, or a directory")
-      ->type_name("FILE");
-  verb->add_option("--uuid", command->uuid,
-                   "which array is meant, if there are several: how its UUID begins")
-      ->type_name("PREFIX");
-  verb->add_flag("--force", command->force,
-                 "with -o: overwrite another file, and write for an array that cannot be opened");
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer(
+  verb.Add("DEV", command->devices, "devices and files, and directories with member files in them")
+      .Required();
+  verb.Add("-o,--output", command->out,
+           "write the array.toml for the members that belong: a file, or a directory")
+      .TypeName("FILE");
+  verb.Add("--uuid", command->uuid,
+           "which array is meant, if there are several: how its UUID begins")
+      .TypeName("PREFIX");
+  verb.AddFlag("--force", command->force,
+               "with -o: overwrite another file, and write for an array that cannot be opened");
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer(
       "Examples:\n  eplog assemble /dev/sd[b-k]\n"
       "  eplog assemble /mnt/old/array /mnt/shelf/ssd3 -o ./array.toml\n"
       "Nothing on the devices is changed. Without --uuid the only array is meant, or the only one\n"
       "that can be opened; devices of others are foreign to it.");
-  verb->callback([command, &run] { run = [command] { return RunAssemble(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunAssemble(*command); }; });
 }
 
 }  // namespace eplog::cli

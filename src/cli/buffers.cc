@@ -44,19 +44,19 @@ int RunBuffers(const BuffersCommand& command) {
 
 }  // namespace
 
-void AddBuffers(CLI::App& app, Run& run) {
+void AddBuffers(Parser app, Run& run) {
   auto command = std::make_shared<BuffersCommand>();
-  CLI::App* verb = app.add_subcommand(
-      kVerb, "set the write buffers of a mounted array; what is not named is off");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("--device-buffer", command->device_buffer, "chunks of each SSD for updates")
-      ->type_name("CHUNKS")
-      ->check(CLI::Range(0U, kMaxBufferChunks));
-  verb->add_option("--stripe-buffer", command->stripe_buffer, "stripes for new data")
-      ->type_name("STRIPES")
-      ->check(CLI::Range(0U, kMaxBufferChunks));
-  verb->footer("Example:\n  eplog buffers ./array --device-buffer 64");
-  verb->callback([command, &run] { run = [command] { return RunBuffers(*command); }; });
+  Parser verb =
+      app.AddVerb(kVerb, "set the write buffers of a mounted array; what is not named is off");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("--device-buffer", command->device_buffer, "chunks of each SSD for updates")
+      .TypeName("CHUNKS")
+      .Within(0U, kMaxBufferChunks);
+  verb.Add("--stripe-buffer", command->stripe_buffer, "stripes for new data")
+      .TypeName("STRIPES")
+      .Within(0U, kMaxBufferChunks);
+  verb.Footer("Example:\n  eplog buffers ./array --device-buffer 64");
+  verb.OnChosen([command, &run] { run = [command] { return RunBuffers(*command); }; });
 }
 
 }  // namespace eplog::cli

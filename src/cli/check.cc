@@ -79,14 +79,14 @@ int RunCheck(const CheckCommand& command) {
 
 }  // namespace
 
-void AddCheck(CLI::App& app, Run& run) {
+void AddCheck(Parser app, Run& run) {
   auto command = std::make_shared<CheckCommand>();
-  CLI::App* verb = app.add_subcommand(
-      kVerb, "check everything on an unmounted array; exit status 3 if it found any");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer("Example:\n  eplog check ./array");
-  verb->callback([command, &run] { run = [command] { return RunCheck(*command); }; });
+  Parser verb =
+      app.AddVerb(kVerb, "check everything on an unmounted array; exit status 3 if it found any");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer("Example:\n  eplog check ./array");
+  verb.OnChosen([command, &run] { run = [command] { return RunCheck(*command); }; });
 }
 
 }  // namespace eplog::cli

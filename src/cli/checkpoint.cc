@@ -35,13 +35,12 @@ int RunCheckpoint(const std::string& argument) {
 
 }  // namespace
 
-void AddCheckpoint(CLI::App& app, Run& run) {
+void AddCheckpoint(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "write a checkpoint of the metadata now; durable on return");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->footer("Example:\n  eplog checkpoint ./array");
-  verb->callback([argument, &run] { run = [argument] { return RunCheckpoint(*argument); }; });
+  Parser verb = app.AddVerb(kVerb, "write a checkpoint of the metadata now; durable on return");
+  verb.Add("ARRAY", *argument, kArrayHelp).Required();
+  verb.Footer("Example:\n  eplog checkpoint ./array");
+  verb.OnChosen([argument, &run] { run = [argument] { return RunCheckpoint(*argument); }; });
 }
 
 }  // namespace eplog::cli

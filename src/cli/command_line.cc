@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -104,28 +106,29 @@ void DeclareVerbs(CLI::App& app, Run& run) {
       "verb.\n"
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 done, but the array is degraded or "
       "something was found.");
-  AddCreate(app, run);
-  AddAssemble(app, run);
-  AddMount(app, run);
-  AddUmount(app, run);
-  AddVolume(app, run);
-  AddStatus(app, run);
-  AddCommit(app, run);
-  AddCheckpoint(app, run);
-  AddDiscard(app, run);
-  AddBuffers(app, run);
-  AddFail(app, run);
-  AddReplace(app, run);
-  AddSpare(app, run);
-  AddRebuild(app, run);
-  AddCheck(app, run);
-  AddScrub(app, run);
-  AddInject(app, run);
-  AddEvents(app, run);
-  AddInspect(app, run);
-  AddMttdl(app, run);
-  AddTrace(app, run);
-  AddReplay(app, run);
+  const Parser words(app);
+  AddCreate(words, run);
+  AddAssemble(words, run);
+  AddMount(words, run);
+  AddUmount(words, run);
+  AddVolume(words, run);
+  AddStatus(words, run);
+  AddCommit(words, run);
+  AddCheckpoint(words, run);
+  AddDiscard(words, run);
+  AddBuffers(words, run);
+  AddFail(words, run);
+  AddReplace(words, run);
+  AddSpare(words, run);
+  AddRebuild(words, run);
+  AddCheck(words, run);
+  AddScrub(words, run);
+  AddInject(words, run);
+  AddEvents(words, run);
+  AddInspect(words, run);
+  AddMttdl(words, run);
+  AddTrace(words, run);
+  AddReplay(words, run);
 }
 
 // A script's variable that was not set: the complaint.

@@ -35,13 +35,12 @@ int RunCommit(const std::string& argument) {
 
 }  // namespace
 
-void AddCommit(CLI::App& app, Run& run) {
+void AddCommit(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "commit parity for all pending updates now; durable on return");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->footer("Example:\n  eplog commit ./array");
-  verb->callback([argument, &run] { run = [argument] { return RunCommit(*argument); }; });
+  Parser verb = app.AddVerb(kVerb, "commit parity for all pending updates now; durable on return");
+  verb.Add("ARRAY", *argument, kArrayHelp).Required();
+  verb.Footer("Example:\n  eplog commit ./array");
+  verb.OnChosen([argument, &run] { run = [argument] { return RunCommit(*argument); }; });
 }
 
 }  // namespace eplog::cli

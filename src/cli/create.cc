@@ -254,52 +254,46 @@ int RunCreate(const CreateCommand& command) {
 
 }  // namespace
 
-void AddCreate(CLI::App& app, Run& run) {
+void AddCreate(Parser app, Run& run) {
   auto command = std::make_shared<CreateCommand>();
   CreateRequest& request = command->request;
-  CLI::App* verb = app.add_subcommand(kVerb, "make a new array");
-  verb->add_option("ARRAY", request.array,
-                   "directory to make the array in, or an array.toml to write")
-      ->required();
-  verb->add_option("--level", request.level, "RAID level: 5 survives one failure, 6 two")
-      ->type_name("5|6");
-  verb->add_option("--ssds", request.ssds,
-                   "number of SSD member files to make, or a list of devices")
-      ->type_name("N|DEV,...");
-  verb->add_option("--logs", request.logs,
-                   "the same for log devices; as many as failures are survived")
-      ->type_name("M|DEV,...");
-  verb->add_option("--parity", request.parity, "failures to survive, 1 to 4, instead of --level")
-      ->type_name("M");
-  verb->add_option("--device-size", request.device_size, "size of each SSD member file (1G)")
-      ->type_name("SIZE");
-  verb->add_option("--log-size", request.log_size, "size of each log member file (1G)")
-      ->type_name("SIZE");
-  verb->add_option("--chunk", request.chunk, "unit of striping, 4K to 1M (4K)")->type_name("SIZE");
-  verb->add_option("--reserve", request.reserve, "share of each SSD kept for new versions (10%)")
-      ->type_name("PERCENT");
-  verb->add_option("--journal", request.journal,
-                   "full: keeps every promise; log: fewer SSD writes, weaker if all logs and power "
-                   "go at once (full)")
-      ->type_name("full|log");
-  verb->add_option("--name", request.name, "name of the array (that of the directory)")
-      ->type_name("NAME");
-  verb->add_flag("--sparse", request.sparse,
-                 "do not write member files out: quick now, slower to write later");
-  verb->add_flag("--force", request.force,
-                 "overwrite devices that hold data, and an array that is there");
-  verb->add_flag("--no-discard", request.no_discard,
-                 "do not tell devices (TRIM) that nothing they held is needed");
-  verb->add_flag("--dry-run", command->dry_run,
-                 "check everything and print the plan, change nothing");
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer(
+  Parser verb = app.AddVerb(kVerb, "make a new array");
+  verb.Add("ARRAY", request.array, "directory to make the array in, or an array.toml to write")
+      .Required();
+  verb.Add("--level", request.level, "RAID level: 5 survives one failure, 6 two").TypeName("5|6");
+  verb.Add("--ssds", request.ssds, "number of SSD member files to make, or a list of devices")
+      .TypeName("N|DEV,...");
+  verb.Add("--logs", request.logs, "the same for log devices; as many as failures are survived")
+      .TypeName("M|DEV,...");
+  verb.Add("--parity", request.parity, "failures to survive, 1 to 4, instead of --level")
+      .TypeName("M");
+  verb.Add("--device-size", request.device_size, "size of each SSD member file (1G)")
+      .TypeName("SIZE");
+  verb.Add("--log-size", request.log_size, "size of each log member file (1G)").TypeName("SIZE");
+  verb.Add("--chunk", request.chunk, "unit of striping, 4K to 1M (4K)").TypeName("SIZE");
+  verb.Add("--reserve", request.reserve, "share of each SSD kept for new versions (10%)")
+      .TypeName("PERCENT");
+  verb.Add("--journal", request.journal,
+           "full: keeps every promise; log: fewer SSD writes, weaker if all logs and power "
+           "go at once (full)")
+      .TypeName("full|log");
+  verb.Add("--name", request.name, "name of the array (that of the directory)").TypeName("NAME");
+  verb.AddFlag("--sparse", request.sparse,
+               "do not write member files out: quick now, slower to write later");
+  verb.AddFlag("--force", request.force,
+               "overwrite devices that hold data, and an array that is there");
+  verb.AddFlag("--no-discard", request.no_discard,
+               "do not tell devices (TRIM) that nothing they held is needed");
+  verb.AddFlag("--dry-run", command->dry_run,
+               "check everything and print the plan, change nothing");
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer(
       "Examples:\n  eplog create ./array --level 6 --ssds 8 --logs 2\n"
       "  eplog create /etc/eplog/db.toml --level 5 --ssds /dev/sdb,/dev/sdc,/dev/sdd --logs "
       "/dev/sde\n"
       "  eplog create /etc/eplog/db.toml --level 5 --ssds /dev/sdb,/dev/sdc,/dev/sdd --force "
       "--dry-run    what would be overwritten");
-  verb->callback([command, &run] { run = [command] { return RunCreate(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunCreate(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -43,12 +43,12 @@ int RunDiscard(const std::string& argument) {
 
 }  // namespace
 
-void AddDiscard(CLI::App& app, Run& run) {
+void AddDiscard(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(kVerb, "tell the SSDs of all free slots (TRIM)");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->footer("Example:\n  eplog discard ./array");
-  verb->callback([argument, &run] { run = [argument] { return RunDiscard(*argument); }; });
+  Parser verb = app.AddVerb(kVerb, "tell the SSDs of all free slots (TRIM)");
+  verb.Add("ARRAY", *argument, kArrayHelp).Required();
+  verb.Footer("Example:\n  eplog discard ./array");
+  verb.OnChosen([argument, &run] { run = [argument] { return RunDiscard(*argument); }; });
 }
 
 }  // namespace eplog::cli

@@ -48,10 +48,10 @@ std::string Change(const std::string& before, const std::string& after) {
 
 }  // namespace
 
-void AddDryRun(CLI::App& verb, bool& dry_run, bool& json) {
-  CLI::Option* option = verb.add_flag(
-      "--dry-run", dry_run, "check everything and print what would happen; change nothing");
-  verb.add_flag("--json", json, "with --dry-run: print one JSON document")->needs(option);
+void AddDryRun(Parser verb, bool& dry_run, bool& json) {
+  Option option = verb.AddFlag("--dry-run", dry_run,
+                               "check everything and print what would happen; change nothing");
+  verb.AddFlag("--json", json, "with --dry-run: print one JSON document").Needs(option);
 }
 
 Result<Json> PlanChange(std::string_view verb, const ArrayFile& file, Json request) {

@@ -2,19 +2,19 @@
 // or, unmounted, from a read-only opening.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "cli/array_file.h"
+#include "cli/parser.h"
 #include "frontend/json.h"
 
 namespace eplog::cli {
 
 // Declares --dry-run, and --json with it.
-void AddDryRun(CLI::App& verb, bool& dry_run, bool& json);
+void AddDryRun(Parser verb, bool& dry_run, bool& json);
 
 // `request` as plan_json.h says. The error is that with which the verb would be refused.
 Result<Json> PlanChange(std::string_view verb, const ArrayFile& file, Json request);

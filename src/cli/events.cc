@@ -62,15 +62,14 @@ int RunEvents(const std::string& argument, bool follow) {
 
 }  // namespace
 
-void AddEvents(CLI::App& app, Run& run) {
+void AddEvents(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
   auto follow = std::make_shared<bool>(false);
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "what happened to an array, as JSON lines, oldest first");
-  verb->add_option("ARRAY", *argument, kArrayHelp)->required();
-  verb->add_flag("--follow", *follow, "go on with what happens");
-  verb->footer("Example:\n  eplog events ./array --follow");
-  verb->callback([argument, follow, &run] {
+  Parser verb = app.AddVerb(kVerb, "what happened to an array, as JSON lines, oldest first");
+  verb.Add("ARRAY", *argument, kArrayHelp).Required();
+  verb.AddFlag("--follow", *follow, "go on with what happens");
+  verb.Footer("Example:\n  eplog events ./array --follow");
+  verb.OnChosen([argument, follow, &run] {
     run = [argument, follow] { return RunEvents(*argument, *follow); };
   });
 }

@@ -84,16 +84,16 @@ int RunFail(const FailCommand& command) {
 
 }  // namespace
 
-void AddFail(CLI::App& app, Run& run) {
+void AddFail(Parser app, Run& run) {
   auto command = std::make_shared<FailCommand>();
-  CLI::App* verb = app.add_subcommand(kVerb, "take a device out of the array, as if it had failed");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("DEVICE", command->device, kDeviceHelp)->required();
-  AddDryRun(*verb, command->dry_run, command->json);
-  verb->footer(
+  Parser verb = app.AddVerb(kVerb, "take a device out of the array, as if it had failed");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("DEVICE", command->device, kDeviceHelp).Required();
+  AddDryRun(verb, command->dry_run, command->json);
+  verb.Footer(
       "Examples:\n  eplog fail ./array ssd3 --dry-run     what would be left of the redundancy\n"
       "  eplog fail ./array ssd3");
-  verb->callback([command, &run] { run = [command] { return RunFail(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunFail(*command); }; });
 }
 
 }  // namespace eplog::cli

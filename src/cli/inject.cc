@@ -85,32 +85,29 @@ int RunInject(const InjectCommand& command) {
 
 }  // namespace
 
-void AddInject(CLI::App& app, Run& run) {
+void AddInject(Parser app, Run& run) {
   auto command = std::make_shared<InjectCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb, "faults on a member of a mounted array, to rehearse a failure before it comes");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("DEVICE", command->device, std::string(kDeviceHelp) + "; or 'clear'")
-      ->required();
-  verb->add_option("--read-error", command->read_error, "share of reads that fail")
-      ->type_name("RATE")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--write-error", command->write_error, "share of writes and flushes that fail")
-      ->type_name("RATE")
-      ->check(CLI::Range(0.0, 1.0));
-  verb->add_option("--corrupt", command->corrupt, "so many next writes are stored with a bit wrong")
-      ->type_name("N");
-  verb->add_option("--misdirect", command->misdirect,
-                   "so many next writes land 1 MiB beside their place")
-      ->type_name("N");
-  verb->add_option("--slow", command->slow_ms, "each request takes so much longer")
-      ->type_name("MS");
-  verb->add_flag("--hang", command->hang, "requests are not answered any more");
-  verb->add_flag("--drop", command->drop, "the device is gone");
-  verb->footer(
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("DEVICE", command->device, std::string(kDeviceHelp) + "; or 'clear'").Required();
+  verb.Add("--read-error", command->read_error, "share of reads that fail")
+      .TypeName("RATE")
+      .WithinReals(0.0, 1.0);
+  verb.Add("--write-error", command->write_error, "share of writes and flushes that fail")
+      .TypeName("RATE")
+      .WithinReals(0.0, 1.0);
+  verb.Add("--corrupt", command->corrupt, "so many next writes are stored with a bit wrong")
+      .TypeName("N");
+  verb.Add("--misdirect", command->misdirect, "so many next writes land 1 MiB beside their place")
+      .TypeName("N");
+  verb.Add("--slow", command->slow_ms, "each request takes so much longer").TypeName("MS");
+  verb.AddFlag("--hang", command->hang, "requests are not answered any more");
+  verb.AddFlag("--drop", command->drop, "the device is gone");
+  verb.Footer(
       "Each call replaces what was set for the device.\n"
       "Example:\n  eplog inject ./array ssd3 --read-error 0.01\n  eplog inject ./array clear");
-  verb->callback([command, &run] { run = [command] { return RunInject(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunInject(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -310,19 +310,19 @@ Status Inspect(const InspectCommand& command) {
 
 }  // namespace
 
-void AddInspect(CLI::App& app, Run& run) {
+void AddInspect(Parser app, Run& run) {
   auto command = std::make_shared<InspectCommand>();
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "what lies on the disks, in words; reads only, also while mounted");
-  verb->add_option("ARRAY|DEVICE", command->target, "an array, or one of its devices")->required();
-  verb->add_option("WHAT", command->what,
-                   "superblock (the default), checkpoint, log, row N, chunk VOLUME:OFFSET");
-  verb->add_option("WHICH", command->argument, "N or VOLUME:OFFSET");
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer(
+  Parser verb =
+      app.AddVerb(kVerb, "what lies on the disks, in words; reads only, also while mounted");
+  verb.Add("ARRAY|DEVICE", command->target, "an array, or one of its devices").Required();
+  verb.Add("WHAT", command->what,
+           "superblock (the default), checkpoint, log, row N, chunk VOLUME:OFFSET");
+  verb.Add("WHICH", command->argument, "N or VOLUME:OFFSET");
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer(
       "Examples:\n  eplog inspect ./array\n  eplog inspect ./array/log0 log\n"
       "  eplog inspect ./array chunk data:64K");
-  verb->callback([command, &run] {
+  verb.OnChosen([command, &run] {
     run = [command] {
       const Status done = Inspect(*command);
       return done.ok() ? kDone : ReportError(kVerb, done.error());

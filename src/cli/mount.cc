@@ -453,52 +453,52 @@ int RunMount(const MountCommand& command) {
 
 }  // namespace
 
-void AddMount(CLI::App& app, Run& run) {
+void AddMount(Parser app, Run& run) {
   auto command = std::make_shared<MountCommand>();
-  CLI::App* verb = app.add_subcommand(kVerb, "serve an array's volumes as files in a directory");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("DIR", command->directory, "where; made if it is not there")->required();
-  verb->add_flag("-f,--foreground", command->foreground,
-                 "stay in front instead of going to the background");
-  verb->add_flag("--read-only", command->read_only, "recover in memory and write nothing");
-  verb->add_flag("--force", command->force,
-                 "with --read-only: also with too many members missing; reads of what is lost "
-                 "fail, and 'eplog status --lost' lists it");
-  verb->add_option("--without", command->without,
-                   "leave this device out: ssd3, log0 or its path, which is not even opened then; "
-                   "what is written meanwhile is not on it")
-      ->type_name("DEVICE")
-      ->allow_extra_args(false);
-  verb->add_flag("--allow-other", command->allow_other,
-                 "let other users in, by the files' permissions");
-  verb->add_option("--device-buffer", command->device_buffer,
-                   "chunks of each SSD in which updates wait and absorb others; 0 = off")
-      ->type_name("CHUNKS")
-      ->check(CLI::Range(0U, kMaxBufferChunks));
-  verb->add_option("--stripe-buffer", command->stripe_buffer,
-                   "stripes in which new data waits to become whole; 0 = off")
-      ->type_name("STRIPES")
-      ->check(CLI::Range(0U, kMaxBufferChunks));
-  verb->add_option("--commit-every", command->commit_every,
-                   "commit parity after so many write requests, or off")
-      ->type_name("N|off")
-      ->capture_default_str();
-  verb->add_option("--commit-idle", command->commit_idle,
-                   "commit parity after so long without a request, or off")
-      ->type_name("TIME|off")
-      ->capture_default_str();
-  verb->add_option("--io-deadline", command->io_deadline,
-                   "a device that does not answer for so long has failed, or off")
-      ->type_name("TIME|off")
-      ->capture_default_str();
-  verb->add_option("--event-hook", command->event_hook,
-                   "a shell command to run at each event, told in EPLOG_EVENT, EPLOG_DEVICE, "
-                   "EPLOG_TEXT, EPLOG_ARRAY and EPLOG_JSON")
-      ->type_name("CMD");
-  verb->add_flag("--test-volatile-cache", command->test_volatile_cache)->group("");
-  verb->add_flag("--test-ignore-flush", command->test_ignore_flush)->group("");
-  verb->footer("Example:\n  eplog mount ./array ./mnt");
-  verb->callback([command, &run] { run = [command] { return RunMount(*command); }; });
+  Parser verb = app.AddVerb(kVerb, "serve an array's volumes as files in a directory");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("DIR", command->directory, "where; made if it is not there").Required();
+  verb.AddFlag("-f,--foreground", command->foreground,
+               "stay in front instead of going to the background");
+  verb.AddFlag("--read-only", command->read_only, "recover in memory and write nothing");
+  verb.AddFlag("--force", command->force,
+               "with --read-only: also with too many members missing; reads of what is lost "
+               "fail, and 'eplog status --lost' lists it");
+  verb.Add("--without", command->without,
+           "leave this device out: ssd3, log0 or its path, which is not even opened then; "
+           "what is written meanwhile is not on it")
+      .TypeName("DEVICE")
+      .OneEach();
+  verb.AddFlag("--allow-other", command->allow_other,
+               "let other users in, by the files' permissions");
+  verb.Add("--device-buffer", command->device_buffer,
+           "chunks of each SSD in which updates wait and absorb others; 0 = off")
+      .TypeName("CHUNKS")
+      .Within(0U, kMaxBufferChunks);
+  verb.Add("--stripe-buffer", command->stripe_buffer,
+           "stripes in which new data waits to become whole; 0 = off")
+      .TypeName("STRIPES")
+      .Within(0U, kMaxBufferChunks);
+  verb.Add("--commit-every", command->commit_every,
+           "commit parity after so many write requests, or off")
+      .TypeName("N|off")
+      .ShowDefault();
+  verb.Add("--commit-idle", command->commit_idle,
+           "commit parity after so long without a request, or off")
+      .TypeName("TIME|off")
+      .ShowDefault();
+  verb.Add("--io-deadline", command->io_deadline,
+           "a device that does not answer for so long has failed, or off")
+      .TypeName("TIME|off")
+      .ShowDefault();
+  verb.Add("--event-hook", command->event_hook,
+           "a shell command to run at each event, told in EPLOG_EVENT, EPLOG_DEVICE, "
+           "EPLOG_TEXT, EPLOG_ARRAY and EPLOG_JSON")
+      .TypeName("CMD");
+  verb.AddFlag("--test-volatile-cache", command->test_volatile_cache, "").Group("");
+  verb.AddFlag("--test-ignore-flush", command->test_ignore_flush, "").Group("");
+  verb.Footer("Example:\n  eplog mount ./array ./mnt");
+  verb.OnChosen([command, &run] { run = [command] { return RunMount(*command); }; });
 }
 
 }  // namespace eplog::cli

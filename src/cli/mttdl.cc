@@ -281,55 +281,55 @@ int RunMttdl(const MttdlCommand& command) {
 
 }  // namespace
 
-void AddMttdl(CLI::App& app, Run& run) {
+void AddMttdl(Parser app, Run& run) {
   auto command = std::make_shared<MttdlCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb, "mean time to data loss: EPLOG against conventional RAID, by the paper's model");
   for (const InputKey& key : InputKeys()) {
     const std::string name = key.name;
-    verb->add_option_function<std::string>(
+    verb.AddCall(
             "--" + name,
             [command, name](const std::string& text) { command->given.emplace_back(name, text); },
             key.help)
-        ->type_name(key.type)
-        ->group(key.group);
+        .TypeName(key.type)
+        .Group(key.group);
   }
-  verb->add_option("--from", command->from, "alpha from the JSON of eplog replay")
-      ->type_name("FILE")
-      ->group("Measured");
-  verb->add_option("--from-array", command->from_array,
-                   "alpha, geometry and rebuild rate from an array's counters")
-      ->type_name("ARRAY")
-      ->group("Measured");
-  verb->add_option("--sweep", command->sweep,
-                   "many sets: lambda-log=0.25:2.5:0.25,alpha=0.3,0.5,0.7; prints CSV")
-      ->type_name("SPEC")
-      ->group("Instead of one comparison");
-  verb->add_flag("--fig4", command->figure4, "figure 4 of the paper, and where its lines cross")
-      ->group("Instead of one comparison");
-  verb->add_option("--what-if", command->what_if, "named scenarios side by side")
-      ->type_name("FILE.toml")
-      ->group("Instead of one comparison");
-  verb->add_flag("--explain", command->explain, "states, transitions and generator of the chains")
-      ->group("Instead of one comparison");
-  verb->add_option("--picture", command->picture, "draw --sweep or --fig4: .svg or .png")
-      ->type_name("FILE")
-      ->group("Output");
-  verb->add_option("--graph", command->graph, "draw the chains: .dot, .svg or .png")
-      ->type_name("FILE")
-      ->group("Output");
-  verb->add_flag("--csv", command->csv, "print CSV (--sweep and --fig4)")->group("Output");
-  verb->add_flag("--json", command->json, kJsonHelp)->group("Output");
-  verb->add_flag("--simulate", command->simulation.wanted, "simulate devices as well")
-      ->group("Simulation");
-  verb->add_option("--seed", command->simulation.seed, "same seed, same result (1)")
-      ->type_name("N")
-      ->group("Simulation");
-  verb->add_option("--lives", command->simulation.lives, "arrays to follow")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{100'000'000}))
-      ->group("Simulation");
-  verb->footer(
+  verb.Add("--from", command->from, "alpha from the JSON of eplog replay")
+      .TypeName("FILE")
+      .Group("Measured");
+  verb.Add("--from-array", command->from_array,
+           "alpha, geometry and rebuild rate from an array's counters")
+      .TypeName("ARRAY")
+      .Group("Measured");
+  verb.Add("--sweep", command->sweep,
+           "many sets: lambda-log=0.25:2.5:0.25,alpha=0.3,0.5,0.7; prints CSV")
+      .TypeName("SPEC")
+      .Group("Instead of one comparison");
+  verb.AddFlag("--fig4", command->figure4, "figure 4 of the paper, and where its lines cross")
+      .Group("Instead of one comparison");
+  verb.Add("--what-if", command->what_if, "named scenarios side by side")
+      .TypeName("FILE.toml")
+      .Group("Instead of one comparison");
+  verb.AddFlag("--explain", command->explain, "states, transitions and generator of the chains")
+      .Group("Instead of one comparison");
+  verb.Add("--picture", command->picture, "draw --sweep or --fig4: .svg or .png")
+      .TypeName("FILE")
+      .Group("Output");
+  verb.Add("--graph", command->graph, "draw the chains: .dot, .svg or .png")
+      .TypeName("FILE")
+      .Group("Output");
+  verb.AddFlag("--csv", command->csv, "print CSV (--sweep and --fig4)").Group("Output");
+  verb.AddFlag("--json", command->json, kJsonHelp).Group("Output");
+  verb.AddFlag("--simulate", command->simulation.wanted, "simulate devices as well")
+      .Group("Simulation");
+  verb.Add("--seed", command->simulation.seed, "same seed, same result (1)")
+      .TypeName("N")
+      .Group("Simulation");
+  verb.Add("--lives", command->simulation.lives, "arrays to follow")
+      .TypeName("N")
+      .Within(uint64_t{0}, uint64_t{100'000'000})
+      .Group("Simulation");
+  verb.Footer(
       "Rates are a year. Sizes are powers of 1024, endurance (TB) of 1000. What is not given is "
       "the "
       "example of the paper.\n"
@@ -339,7 +339,7 @@ void AddMttdl(CLI::App& app, Run& run) {
       "  eplog mttdl --from-array ./array --afr-ssd 1.5% --afr-log 3%\n"
       "  eplog mttdl --sweep lambda-log=0.25:2.5:0.25,alpha=0.3,0.5,0.7 --picture sweep.svg\n"
       "  eplog mttdl --fig4 --picture fig4.png");
-  verb->callback([command, &run] { run = [command] { return RunMttdl(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunMttdl(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -202,17 +202,17 @@ int RunRebuild(const RebuildCommand& command) {
 
 }  // namespace
 
-void AddRebuild(CLI::App& app, Run& run) {
+void AddRebuild(Parser app, Run& run) {
   auto command = std::make_shared<RebuildCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb, "wait until replaced devices are rebuilt, with progress; does it if not mounted");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("--pace", command->pace,
-                   "gentle: requests come first (the default); full: as fast as it goes; a size: "
-                   "at most so much each second. Holds until the array is unmounted")
-      ->type_name("gentle|full|SIZE");
-  verb->footer("Example:\n  eplog rebuild ./array --pace 50M");
-  verb->callback([command, &run] { run = [command] { return RunRebuild(*command); }; });
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("--pace", command->pace,
+           "gentle: requests come first (the default); full: as fast as it goes; a size: "
+           "at most so much each second. Holds until the array is unmounted")
+      .TypeName("gentle|full|SIZE");
+  verb.Footer("Example:\n  eplog rebuild ./array --pace 50M");
+  verb.OnChosen([command, &run] { run = [command] { return RunRebuild(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -280,23 +280,22 @@ int RunReplace(const ReplaceCommand& command) {
 
 }  // namespace
 
-void AddReplace(CLI::App& app, Run& run) {
+void AddReplace(Parser app, Run& run) {
   auto command = std::make_shared<ReplaceCommand>();
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "put a new device in the place of a failed or missing one");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_option("DEVICE", command->device, kDeviceHelp)->required();
-  verb->add_option("NEW", command->path,
-                   "the new device; a file is made if nothing is there, in the array's directory")
-      ->required();
-  verb->add_flag("--force", command->force, "overwrite what NEW holds");
-  verb->add_flag("--make-file", command->make_file, kMakeFileHelp);
-  AddDryRun(*verb, command->dry_run, command->json);
-  verb->footer(
+  Parser verb = app.AddVerb(kVerb, "put a new device in the place of a failed or missing one");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.Add("DEVICE", command->device, kDeviceHelp).Required();
+  verb.Add("NEW", command->path,
+           "the new device; a file is made if nothing is there, in the array's directory")
+      .Required();
+  verb.AddFlag("--force", command->force, "overwrite what NEW holds");
+  verb.AddFlag("--make-file", command->make_file, kMakeFileHelp);
+  AddDryRun(verb, command->dry_run, command->json);
+  verb.Footer(
       "Examples:\n  eplog replace ./array ssd3 /dev/nvme4n1\n"
       "  eplog replace ./array ssd3 /dev/nvme4n1 --dry-run    what is to be rebuilt, and what it "
       "holds now");
-  verb->callback([command, &run] { run = [command] { return RunReplace(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunReplace(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -322,59 +322,54 @@ Status RunReplay(const ReplayCommand& command) {
 
 }  // namespace
 
-void AddReplay(CLI::App& app, Run& run) {
+void AddReplay(Parser app, Run& run) {
   auto command = std::make_shared<ReplayCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb, "Replay a trace: what EPLOG would write, and how fast, against ordinary RAID");
-  verb->add_option("TRACE", command->traces,
-                   "trace files, one after the other, or a profile: its name or its .toml")
-      ->required();
-  AddReadingArguments(*verb, command->reading);
-  verb->add_option("--policy", command->policies,
-                   "of eplog, paper, md, pl, separated by commas (eplog,md)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  verb->add_option("--level", command->level, "5, 6, ...: how many parity chunks (6)");
-  verb->add_option("--ssds", command->ssds, "how many (8)");
-  verb->add_option("--chunk", command->chunk, "size of a chunk (4K)");
-  verb->add_option("--baseline-chunk", command->baseline_chunk,
-                   "size of a chunk of md and pl (as --chunk)");
-  verb->add_option("--page-cache", command->page_cache,
-                   "RAM of md and pl for what was written since the last flush (0)");
-  verb->add_option("--device-buffer", command->device_buffer,
-                   "chunks of updates in RAM for each SSD (0)");
-  verb->add_option("--stripe-buffer", command->stripe_buffer, "new stripes in RAM (0)");
-  verb->add_option("--commit-every", command->commit_every,
-                   "parity commit after so many write requests, off, or auto (auto)");
-  verb->add_flag("--commit-at-end", command->commit_at_end, "one more parity commit, counted");
-  verb->add_option("--flush-every", command->flush_every,
-                   "a flush after each so many requests, besides those of the trace");
-  verb->add_option("--devices", command->devices,
-                   "sim: simulated drives; mem: memory that takes no time; file:DIR: files made in "
-                   "DIR for this; or an array, on a volume made for this (sim)");
-  verb->add_option("--drive", command->drive, "the simulated SSD: a name or a .toml");
-  verb->add_option("--log-drive", command->log_drive, "the simulated log device");
-  verb->add_option("--ssd-size", command->ssd_size, "of each SSD (what the trace needs)");
-  verb->add_option("--log-size", command->log_size, "of each log device (what the trace needs)");
-  verb->add_option("--speed", command->speed,
-                   "max, recorded, or x10: ten times as fast as recorded (max)");
-  verb->add_option("--queue-depth", command->queue_depth, "requests in flight at --speed max (32)");
-  verb->add_flag("--prefill", command->prefill,
-                 "lay down what the trace touches as whole stripes before, uncounted");
-  verb->add_flag("--precondition", command->precondition, "age the simulated flash before");
-  verb->add_flag("--trim-spare", command->trim_spare,
-                 "trim what md and pl never touch before, as EPLOG does by itself");
-  verb->add_option("--fail", command->fail, "SSDs that have failed: ssd2,ssd5")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  verb->add_option("--repeat", command->repeat, "the whole trace so many times (1)");
-  verb->add_option("--limit", command->limit, "stop after so many requests")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
-  verb->add_option("--seed", command->seed, "of identities and of how the flash is aged (1)");
-  verb->add_option("--report", command->report,
-                   "a directory for a page with pictures, index.html, and result.json");
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->callback([command, &run] {
+  verb.Add("TRACE", command->traces,
+           "trace files, one after the other, or a profile: its name or its .toml")
+      .Required();
+  AddReadingArguments(verb, command->reading);
+  verb.Add("--policy", command->policies, "of eplog, paper, md, pl, separated by commas (eplog,md)")
+      .Delimiter(',')
+      .OneEach();
+  verb.Add("--level", command->level, "5, 6, ...: how many parity chunks (6)");
+  verb.Add("--ssds", command->ssds, "how many (8)");
+  verb.Add("--chunk", command->chunk, "size of a chunk (4K)");
+  verb.Add("--baseline-chunk", command->baseline_chunk,
+           "size of a chunk of md and pl (as --chunk)");
+  verb.Add("--page-cache", command->page_cache,
+           "RAM of md and pl for what was written since the last flush (0)");
+  verb.Add("--device-buffer", command->device_buffer, "chunks of updates in RAM for each SSD (0)");
+  verb.Add("--stripe-buffer", command->stripe_buffer, "new stripes in RAM (0)");
+  verb.Add("--commit-every", command->commit_every,
+           "parity commit after so many write requests, off, or auto (auto)");
+  verb.AddFlag("--commit-at-end", command->commit_at_end, "one more parity commit, counted");
+  verb.Add("--flush-every", command->flush_every,
+           "a flush after each so many requests, besides those of the trace");
+  verb.Add("--devices", command->devices,
+           "sim: simulated drives; mem: memory that takes no time; file:DIR: files made in "
+           "DIR for this; or an array, on a volume made for this (sim)");
+  verb.Add("--drive", command->drive, "the simulated SSD: a name or a .toml");
+  verb.Add("--log-drive", command->log_drive, "the simulated log device");
+  verb.Add("--ssd-size", command->ssd_size, "of each SSD (what the trace needs)");
+  verb.Add("--log-size", command->log_size, "of each log device (what the trace needs)");
+  verb.Add("--speed", command->speed, "max, recorded, or x10: ten times as fast as recorded (max)");
+  verb.Add("--queue-depth", command->queue_depth, "requests in flight at --speed max (32)");
+  verb.AddFlag("--prefill", command->prefill,
+               "lay down what the trace touches as whole stripes before, uncounted");
+  verb.AddFlag("--precondition", command->precondition, "age the simulated flash before");
+  verb.AddFlag("--trim-spare", command->trim_spare,
+               "trim what md and pl never touch before, as EPLOG does by itself");
+  verb.Add("--fail", command->fail, "SSDs that have failed: ssd2,ssd5").Delimiter(',').OneEach();
+  verb.Add("--repeat", command->repeat, "the whole trace so many times (1)");
+  verb.Add("--limit", command->limit, "stop after so many requests")
+      .Within(uint64_t{1}, UINT64_MAX);
+  verb.Add("--seed", command->seed, "of identities and of how the flash is aged (1)");
+  verb.Add("--report", command->report,
+           "a directory for a page with pictures, index.html, and result.json");
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.OnChosen([command, &run] {
     run = [command] {
       const Status status = RunReplay(*command);
       return status.ok() ? kDone : ReportError(kVerb, status.error());

@@ -134,23 +134,22 @@ int RunScrub(const ScrubCommand& command) {
 
 }  // namespace
 
-void AddScrub(CLI::App& app, Run& run) {
+void AddScrub(Parser app, Run& run) {
   auto command = std::make_shared<ScrubCommand>();
-  CLI::App* verb = app.add_subcommand(
+  Parser verb = app.AddVerb(
       kVerb, "read and verify everything, mounted or not; exit status 3 if anything is wrong");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  CLI::Option* repair =
-      verb->add_flag("--repair", command->repair, "write what is wrong anew, from redundancy");
-  verb->add_flag("--restart", command->restart,
-                 "from the beginning, also if the last scrub was cut short");
-  verb->add_flag(
-          "--dry-run", command->dry_run,
-          "with --repair: print what would be read and when that was done last; read nothing")
-      ->needs(repair);
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer(
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  Option repair =
+      verb.AddFlag("--repair", command->repair, "write what is wrong anew, from redundancy");
+  verb.AddFlag("--restart", command->restart,
+               "from the beginning, also if the last scrub was cut short");
+  verb.AddFlag("--dry-run", command->dry_run,
+               "with --repair: print what would be read and when that was done last; read nothing")
+      .Needs(repair);
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer(
       "Examples:\n  eplog scrub ./array --repair\n  eplog scrub ./array --repair --dry-run");
-  verb->callback([command, &run] { run = [command] { return RunScrub(*command); }; });
+  verb.OnChosen([command, &run] { run = [command] { return RunScrub(*command); }; });
 }
 
 }  // namespace eplog::cli

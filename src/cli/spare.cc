@@ -252,9 +252,9 @@ Status Remove(const SpareCommand& command, const ArrayFile& file) {
 
 using Action = Status (*)(const SpareCommand&, const ArrayFile&);
 
-void Bind(CLI::App* verb, const std::shared_ptr<SpareCommand>& command, Run& run, Action action) {
-  const std::string name = fmt::format("{} {}", kVerb, verb->get_name());
-  verb->callback([command, &run, action, name] {
+void Bind(Parser verb, const std::shared_ptr<SpareCommand>& command, Run& run, Action action) {
+  const std::string name = fmt::format("{} {}", kVerb, verb.name());
+  verb.OnChosen([command, &run, action, name] {
     run = [command, action, name] {
       const auto file = FindArray(name, command->array);
       if (!file.ok()) {
@@ -268,39 +268,38 @@ void Bind(CLI::App* verb, const std::shared_ptr<SpareCommand>& command, Run& run
 
 }  // namespace
 
-void AddSpare(CLI::App& app, Run& run) {
+void AddSpare(Parser app, Run& run) {
   auto command = std::make_shared<SpareCommand>();
-  CLI::App* spare =
-      app.add_subcommand(kVerb, "devices that step in by themselves when the array loses one");
-  spare->require_subcommand(1);
-  spare->footer(
+  Parser spare = app.AddVerb(kVerb, "devices that step in by themselves when the array loses one");
+  spare.RequireVerb();
+  spare.Footer(
       "While the array is mounted, the smallest spare that fits takes the place of a device that "
       "fails,\nhangs, is missing or is failed by hand, and is rebuilt; 'eplog events' tells of it."
       "\n\nExample:\n  eplog spare add ./array /dev/nvme9n1");
 
-  CLI::App* add = spare->add_subcommand("add", "make a device a spare of the array");
-  CLI::App* remove = spare->add_subcommand("remove", "let a spare go");
-  CLI::App* list = spare->add_subcommand("list", "show the spares, and what they fit");
-  for (CLI::App* verb : {add, remove, list}) {
-    verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  Parser add = spare.AddVerb("add", "make a device a spare of the array");
+  Parser remove = spare.AddVerb("remove", "let a spare go");
+  Parser list = spare.AddVerb("list", "show the spares, and what they fit");
+  for (Parser verb : {add, remove, list}) {
+    verb.Add("ARRAY", command->array, kArrayHelp).Required();
   }
-  add->add_option("DEVICE", command->device,
-                  "the device; a file is made if nothing is there, in the array's directory")
-      ->required();
-  add->add_option("--for", command->role,
-                  "what it must fit, and how large a file is made: ssd or log; else a device must "
-                  "fit either, and a file is made for both")
-      ->type_name("ROLE")
-      ->check(CLI::IsMember({"ssd", "log"}));
-  add->add_flag("--force", command->force, "overwrite what DEVICE holds");
-  add->add_flag("--make-file", command->make_file, kMakeFileHelp);
-  remove->add_option("DEVICE", command->device, "a spare: spare0 ..., or its path")->required();
-  list->add_flag("--json", command->json, kJsonHelp);
-  add->footer(
+  add.Add("DEVICE", command->device,
+          "the device; a file is made if nothing is there, in the array's directory")
+      .Required();
+  add.Add("--for", command->role,
+          "what it must fit, and how large a file is made: ssd or log; else a device must "
+          "fit either, and a file is made for both")
+      .TypeName("ROLE")
+      .OneOf({"ssd", "log"});
+  add.AddFlag("--force", command->force, "overwrite what DEVICE holds");
+  add.AddFlag("--make-file", command->make_file, kMakeFileHelp);
+  remove.Add("DEVICE", command->device, "a spare: spare0 ..., or its path").Required();
+  list.AddFlag("--json", command->json, kJsonHelp);
+  add.Footer(
       "Examples:\n  eplog spare add ./array /dev/nvme9n1\n"
       "  eplog spare add ./array ./array/log-spare --for log");
-  remove->footer("Example:\n  eplog spare remove ./array /dev/nvme9n1");
-  list->footer("Example:\n  eplog spare list ./array");
+  remove.Footer("Example:\n  eplog spare remove ./array /dev/nvme9n1");
+  list.Footer("Example:\n  eplog spare list ./array");
   Bind(add, command, run, Add);
   Bind(remove, command, run, Remove);
   Bind(list, command, run, List);

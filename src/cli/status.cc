@@ -115,17 +115,17 @@ int RunStatus(const StatusCommand& command) {
 
 }  // namespace
 
-void AddStatus(CLI::App& app, Run& run) {
+void AddStatus(Parser app, Run& run) {
   auto command = std::make_shared<StatusCommand>();
-  CLI::App* verb =
-      app.add_subcommand(kVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
-  verb->add_option("ARRAY", command->array, kArrayHelp)->required();
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->add_flag("--lost", command->lost,
-                 "list the volumes' ranges that cannot be read since too many members are missing; "
-                 "exit status 3 if there are any");
-  verb->footer("Example:\n  eplog status ./array --json | jq .exposure");
-  verb->callback([command, &run] { run = [command] { return RunStatus(*command); }; });
+  Parser verb =
+      app.AddVerb(kVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
+  verb.Add("ARRAY", command->array, kArrayHelp).Required();
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.AddFlag("--lost", command->lost,
+               "list the volumes' ranges that cannot be read since too many members are missing; "
+               "exit status 3 if there are any");
+  verb.Footer("Example:\n  eplog status ./array --json | jq .exposure");
+  verb.OnChosen([command, &run] { run = [command] { return RunStatus(*command); }; });
 }
 
 }  // namespace eplog::cli

@@ -58,26 +58,25 @@ Result<TraceFormat> ReadFormat(const TraceArguments& arguments) {
 
 }  // namespace
 
-void AddTraceArguments(CLI::App& verb, TraceArguments& arguments) {
-  verb.add_option("TRACE", arguments.trace,
-                  "a trace file, plain, .gz, .xz or .zst; - for standard input; or a profile: its "
-                  "name or its .toml")
-      ->required();
+void AddTraceArguments(Parser verb, TraceArguments& arguments) {
+  verb.Add("TRACE", arguments.trace,
+           "a trace file, plain, .gz, .xz or .zst; - for standard input; or a profile: its "
+           "name or its .toml")
+      .Required();
   AddReadingArguments(verb, arguments);
 }
 
-void AddReadingArguments(CLI::App& verb, TraceArguments& arguments) {
-  verb.add_option(
+void AddReadingArguments(Parser verb, TraceArguments& arguments) {
+  verb.Add(
       "--format", arguments.format,
       fmt::format("what TRACE is, if not seen from it: {}", fmt::join(TraceFormatNames(), ", ")));
-  verb.add_option("--columns", arguments.columns,
-                  "what the columns of a text are: time_ms,disk,lba512,pages4k,op:0=w");
-  verb.add_option("--max-bad", arguments.max_bad,
-                  "stop when more than this part of the records is bad (1%)");
-  verb.add_flag("--unordered", arguments.unordered, "take requests whose time goes back");
-  verb.add_option("--volume-size", arguments.volume_size,
-                  "a request that goes past this is bad: 10G");
-  verb.add_option("--action", arguments.action, "of blkparse: what counts as a request (Q), D, C");
+  verb.Add("--columns", arguments.columns,
+           "what the columns of a text are: time_ms,disk,lba512,pages4k,op:0=w");
+  verb.Add("--max-bad", arguments.max_bad,
+           "stop when more than this part of the records is bad (1%)");
+  verb.AddFlag("--unordered", arguments.unordered, "take requests whose time goes back");
+  verb.Add("--volume-size", arguments.volume_size, "a request that goes past this is bad: 10G");
+  verb.Add("--action", arguments.action, "of blkparse: what counts as a request (Q), D, C");
 }
 
 Status CheckTraceAnswers(const std::string& name) {
@@ -177,16 +176,15 @@ Status WriteWholeFile(const std::string& path, std::string_view text, bool repla
   return (*sink)->Close();
 }
 
-void AddTrace(CLI::App& app, Run& run) {
-  CLI::App* trace =
-      app.add_subcommand("trace", "look at traces of requests, convert them, make them");
-  trace->require_subcommand(1);
-  trace->footer(
+void AddTrace(Parser app, Run& run) {
+  Parser trace = app.AddVerb("trace", "look at traces of requests, convert them, make them");
+  trace.RequireVerb();
+  trace.Footer(
       "Example:\n  eplog trace stat fin1.trace.xz --columns "
       "time_ms,disk,lba512,pages4k,op:0=w");
-  AddTraceStat(*trace, run);
-  AddTraceConvert(*trace, run);
-  AddTraceGenerate(*trace, run);
+  AddTraceStat(trace, run);
+  AddTraceConvert(trace, run);
+  AddTraceGenerate(trace, run);
 }
 
 }  // namespace eplog::cli

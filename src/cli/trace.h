@@ -2,7 +2,6 @@
 // was wrong with it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,9 +28,9 @@ struct TraceArguments {
 };
 
 // Declares TRACE and the options of reading on `verb`.
-void AddTraceArguments(CLI::App& verb, TraceArguments& arguments);
+void AddTraceArguments(Parser verb, TraceArguments& arguments);
 // Without TRACE, which the verb declares itself.
-void AddReadingArguments(CLI::App& verb, TraceArguments& arguments);
+void AddReadingArguments(Parser verb, TraceArguments& arguments);
 // What they mean. kInvalidArgument.
 Result<TraceOptions> ReadTraceArguments(const TraceArguments& arguments);
 
@@ -50,9 +49,9 @@ Json SummaryToJson(const TraceSummary& summary, const TraceSource& source, const
 std::string SummaryTable(const TraceSummary& summary, const TraceSource& source,
                          const std::string& name);
 
-void AddTraceStat(CLI::App& trace, Run& run);
-void AddTraceConvert(CLI::App& trace, Run& run);
-void AddTraceGenerate(CLI::App& trace, Run& run);
+void AddTraceStat(Parser trace, Run& run);
+void AddTraceConvert(Parser trace, Run& run);
+void AddTraceGenerate(Parser trace, Run& run);
 
 // Bytes to a file in one piece, whole or not at all.
 Status WriteWholeFile(const std::string& path, std::string_view text, bool replace);

@@ -33,14 +33,13 @@ struct OutputArguments {
   bool force = false;
 };
 
-void AddOutputArguments(CLI::App& verb, OutputArguments& output) {
-  verb.add_option("-o,--output", output.file,
-                  "the file; .gz, .xz and .zst are packed; standard output without it");
-  verb.add_option("--to", output.format,
-                  fmt::format("its format: {} (fio3)", fmt::join(TraceFormatNames(), ", ")));
-  verb.add_option("--to-columns", output.columns,
-                  "with --to columns (time_us,disk,offset,size,op)");
-  verb.add_flag("--force", output.force, "replace the file");
+void AddOutputArguments(Parser verb, OutputArguments& output) {
+  verb.Add("-o,--output", output.file,
+           "the file; .gz, .xz and .zst are packed; standard output without it");
+  verb.Add("--to", output.format,
+           fmt::format("its format: {} (fio3)", fmt::join(TraceFormatNames(), ", ")));
+  verb.Add("--to-columns", output.columns, "with --to columns (time_us,disk,offset,size,op)");
+  verb.AddFlag("--force", output.force, "replace the file");
 }
 
 // A writer and the file behind it.
@@ -310,25 +309,23 @@ Status RunGenerate(const GenerateCommand& command) {
 
 }  // namespace
 
-void AddTraceConvert(CLI::App& trace, Run& run) {
+void AddTraceConvert(Parser trace, Run& run) {
   auto command = std::make_shared<ConvertCommand>();
-  CLI::App* verb =
-      trace.add_subcommand("convert", "write a trace, or a part of it, in another format");
-  AddTraceArguments(*verb, command->arguments);
-  AddOutputArguments(*verb, command->output);
-  verb->add_option("--begin", command->begin, "leave out what comes before: 10m");
-  verb->add_option("--end", command->end, "leave out what comes then and later: 2h");
-  verb->add_option("--volume", command->volumes, "take this disk; may be given more than once");
-  verb->add_option("--limit", command->limit, "take so many requests")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
-  verb->add_flag("--compact", command->compact,
-                 "number the touched extents of 1M in their order: no holes are left");
-  verb->add_flag("--merge", command->merge, "compact all disks into one, one behind the other");
-  verb->footer(
+  Parser verb = trace.AddVerb("convert", "write a trace, or a part of it, in another format");
+  AddTraceArguments(verb, command->arguments);
+  AddOutputArguments(verb, command->output);
+  verb.Add("--begin", command->begin, "leave out what comes before: 10m");
+  verb.Add("--end", command->end, "leave out what comes then and later: 2h");
+  verb.Add("--volume", command->volumes, "take this disk; may be given more than once");
+  verb.Add("--limit", command->limit, "take so many requests").Within(uint64_t{1}, UINT64_MAX);
+  verb.AddFlag("--compact", command->compact,
+               "number the touched extents of 1M in their order: no holes are left");
+  verb.AddFlag("--merge", command->merge, "compact all disks into one, one behind the other");
+  verb.Footer(
       "Examples:\n  eplog trace convert web_0.csv.gz --to fio3 -o web_0.fio\n"
       "  eplog trace convert Financial1.spc --volume 0 --volume 1 --merge --begin 1h --end 2h "
       "-o part.csv.zst --to msr");
-  verb->callback([command, &run] {
+  verb.OnChosen([command, &run] {
     run = [command] {
       const Status done = RunConvert(*command);
       return done.ok() ? kDone : ReportError(kVerbConvert, done.error());
@@ -336,20 +333,19 @@ void AddTraceConvert(CLI::App& trace, Run& run) {
   });
 }
 
-void AddTraceGenerate(CLI::App& trace, Run& run) {
+void AddTraceGenerate(Parser trace, Run& run) {
   auto command = std::make_shared<GenerateCommand>();
-  CLI::App* verb =
-      trace.add_subcommand("generate", "make a trace from a profile, the same every time");
-  verb->add_option("PROFILE", command->profile, "a name (see --list), or a .toml file");
-  AddOutputArguments(*verb, command->output);
-  verb->add_option("--seed", command->seed, "another trace of the same kind");
-  verb->add_option("--limit", command->limit, "so many requests from the beginning")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
-  verb->add_flag("--list", command->list, "tell the profiles that there are");
-  verb->footer(
+  Parser verb = trace.AddVerb("generate", "make a trace from a profile, the same every time");
+  verb.Add("PROFILE", command->profile, "a name (see --list), or a .toml file");
+  AddOutputArguments(verb, command->output);
+  verb.Add("--seed", command->seed, "another trace of the same kind");
+  verb.Add("--limit", command->limit, "so many requests from the beginning")
+      .Within(uint64_t{1}, UINT64_MAX);
+  verb.AddFlag("--list", command->list, "tell the profiles that there are");
+  verb.Footer(
       "Examples:\n  eplog trace generate fin -o fin.fio.zst\n"
       "  eplog trace generate oltp --seed 7 --limit 10000 --to columns");
-  verb->callback([command, &run] {
+  verb.OnChosen([command, &run] {
     run = [command] {
       const Status done = RunGenerate(*command);
       return done.ok() ? kDone : ReportError(kVerbGenerate, done.error());

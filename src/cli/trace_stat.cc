@@ -93,24 +93,24 @@ Status RunStat(const StatCommand& command) {
 
 }  // namespace
 
-void AddTraceStat(CLI::App& trace, Run& run) {
+void AddTraceStat(Parser trace, Run& run) {
   auto command = std::make_shared<StatCommand>();
-  CLI::App* verb = trace.add_subcommand(
+  Parser verb = trace.AddVerb(
       "stat", "requests, sizes, footprint, updates, randomness, reuse, stripes per commit");
-  AddTraceArguments(*verb, command->arguments);
-  verb->add_option("--chunk", command->chunk, "count in chunks of this size (4K)");
-  verb->add_option("--layout", command->layouts,
-                   "data+parity chunks of a stripe, may be given more than once (6+2 4+1 6+1 4+2)");
-  verb->add_option("--limit", command->limit, "look at so many requests from the beginning")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
-  verb->add_option("--picture", command->picture, "draw an SVG file");
-  verb->add_flag("--force", command->force, "replace the picture's file");
-  verb->add_flag("--json", command->json, kJsonHelp);
-  verb->footer(
+  AddTraceArguments(verb, command->arguments);
+  verb.Add("--chunk", command->chunk, "count in chunks of this size (4K)");
+  verb.Add("--layout", command->layouts,
+           "data+parity chunks of a stripe, may be given more than once (6+2 4+1 6+1 4+2)");
+  verb.Add("--limit", command->limit, "look at so many requests from the beginning")
+      .Within(uint64_t{1}, UINT64_MAX);
+  verb.Add("--picture", command->picture, "draw an SVG file");
+  verb.AddFlag("--force", command->force, "replace the picture's file");
+  verb.AddFlag("--json", command->json, kJsonHelp);
+  verb.Footer(
       "Examples:\n  eplog trace stat web_0.csv.gz --picture web_0.svg\n"
       "  eplog trace stat fin1.trace.xz --columns time_ms,disk,lba512,pages4k,op:0=w --json\n"
       "  zcat trace.gz | eplog trace stat -");
-  verb->callback([command, &run] {
+  verb.OnChosen([command, &run] {
     run = [command] {
       const Status done = RunStat(*command);
       return done.ok() ? kDone : ReportError(kVerb, done.error());

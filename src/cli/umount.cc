@@ -178,12 +178,12 @@ Status Unmount(const std::string& typed) {
 
 }  // namespace
 
-void AddUmount(CLI::App& app, Run& run) {
+void AddUmount(Parser app, Run& run) {
   auto where = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(kVerb, "end a mount; returns when everything is durable");
-  verb->add_option("DIR", *where, "where it is mounted, or the array")->required();
-  verb->footer("Example:\n  eplog umount ./mnt");
-  verb->callback([where, &run] {
+  Parser verb = app.AddVerb(kVerb, "end a mount; returns when everything is durable");
+  verb.Add("DIR", *where, "where it is mounted, or the array").Required();
+  verb.Footer("Example:\n  eplog umount ./mnt");
+  verb.OnChosen([where, &run] {
     run = [where] {
       const Status done = Unmount(*where);
       return done.ok() ? kDone : ReportError(kVerb, done.error());

@@ -4,35 +4,36 @@
 // A new verb: copy a small one, declare it here, add it in main.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include "cli/parser.h"
 
 namespace eplog::cli {
 
 using Run = std::function<int()>;
 
-void AddCreate(CLI::App& app, Run& run);
-void AddAssemble(CLI::App& app, Run& run);
-void AddMount(CLI::App& app, Run& run);
-void AddUmount(CLI::App& app, Run& run);
-void AddVolume(CLI::App& app, Run& run);
-void AddStatus(CLI::App& app, Run& run);
-void AddCommit(CLI::App& app, Run& run);
-void AddCheckpoint(CLI::App& app, Run& run);
-void AddBuffers(CLI::App& app, Run& run);
-void AddDiscard(CLI::App& app, Run& run);
-void AddFail(CLI::App& app, Run& run);
-void AddReplace(CLI::App& app, Run& run);
-void AddSpare(CLI::App& app, Run& run);
-void AddRebuild(CLI::App& app, Run& run);
-void AddCheck(CLI::App& app, Run& run);
-void AddScrub(CLI::App& app, Run& run);
-void AddInject(CLI::App& app, Run& run);
-void AddEvents(CLI::App& app, Run& run);
-void AddInspect(CLI::App& app, Run& run);
-void AddMttdl(CLI::App& app, Run& run);
-void AddTrace(CLI::App& app, Run& run);
-void AddReplay(CLI::App& app, Run& run);
+void AddCreate(Parser app, Run& run);
+void AddAssemble(Parser app, Run& run);
+void AddMount(Parser app, Run& run);
+void AddUmount(Parser app, Run& run);
+void AddVolume(Parser app, Run& run);
+void AddStatus(Parser app, Run& run);
+void AddCommit(Parser app, Run& run);
+void AddCheckpoint(Parser app, Run& run);
+void AddBuffers(Parser app, Run& run);
+void AddDiscard(Parser app, Run& run);
+void AddFail(Parser app, Run& run);
+void AddReplace(Parser app, Run& run);
+void AddSpare(Parser app, Run& run);
+void AddRebuild(Parser app, Run& run);
+void AddCheck(Parser app, Run& run);
+void AddScrub(Parser app, Run& run);
+void AddInject(Parser app, Run& run);
+void AddEvents(Parser app, Run& run);
+void AddInspect(Parser app, Run& run);
+void AddMttdl(Parser app, Run& run);
+void AddTrace(Parser app, Run& run);
+void AddReplay(Parser app, Run& run);
 
 // The wording that all verbs share.
 inline constexpr char kArrayHelp[] = "the array: its directory, or its array.toml";

@@ -281,9 +281,9 @@ Status Delete(const VolumeCommand& command, const ArrayFile& file) {
 
 using Action = Status (*)(const VolumeCommand&, const ArrayFile&);
 
-void Bind(CLI::App* verb, const std::shared_ptr<VolumeCommand>& command, Run& run, Action action) {
-  const std::string name = fmt::format("{} {}", kVerb, verb->get_name());
-  verb->callback([command, &run, action, name] {
+void Bind(Parser verb, const std::shared_ptr<VolumeCommand>& command, Run& run, Action action) {
+  const std::string name = fmt::format("{} {}", kVerb, verb.name());
+  verb.OnChosen([command, &run, action, name] {
     run = [command, action, name] {
       return WithArray(name, command->array,
                        [&](const ArrayFile& file) { return action(*command, file); });
@@ -293,36 +293,33 @@ void Bind(CLI::App* verb, const std::shared_ptr<VolumeCommand>& command, Run& ru
 
 }  // namespace
 
-void AddVolume(CLI::App& app, Run& run) {
+void AddVolume(Parser app, Run& run) {
   auto command = std::make_shared<VolumeCommand>();
-  CLI::App* volume =
-      app.add_subcommand(kVerb, "create, list, resize and delete volumes, mounted or not");
-  volume->require_subcommand(1);
-  volume->footer("Example:\n  eplog volume create ./array data 10G");
+  Parser volume = app.AddVerb(kVerb, "create, list, resize and delete volumes, mounted or not");
+  volume.RequireVerb();
+  volume.Footer("Example:\n  eplog volume create ./array data 10G");
 
-  CLI::App* create =
-      volume->add_subcommand("create", "make a volume; it takes room only as it is written");
-  CLI::App* list = volume->add_subcommand("list", "show all volumes");
-  CLI::App* resize =
-      volume->add_subcommand("resize", "grow or shrink; what shrinking cuts off is gone");
-  CLI::App* remove = volume->add_subcommand("delete", "delete a volume and its data");
-  for (CLI::App* verb : {create, list, resize, remove}) {
-    verb->add_option("ARRAY", command->array, kArrayHelp)->required();
+  Parser create = volume.AddVerb("create", "make a volume; it takes room only as it is written");
+  Parser list = volume.AddVerb("list", "show all volumes");
+  Parser resize = volume.AddVerb("resize", "grow or shrink; what shrinking cuts off is gone");
+  Parser remove = volume.AddVerb("delete", "delete a volume and its data");
+  for (Parser verb : {create, list, resize, remove}) {
+    verb.Add("ARRAY", command->array, kArrayHelp).Required();
   }
-  for (CLI::App* verb : {create, resize, remove}) {
-    verb->add_option("NAME", command->name, "of the volume")->required();
+  for (Parser verb : {create, resize, remove}) {
+    verb.Add("NAME", command->name, "of the volume").Required();
   }
-  for (CLI::App* verb : {create, resize}) {
-    verb->add_option("SIZE", command->size, "64M, 10G, 1.5T")->required();
+  for (Parser verb : {create, resize}) {
+    verb.Add("SIZE", command->size, "64M, 10G, 1.5T").Required();
   }
-  for (CLI::App* verb : {resize, remove}) {
-    AddDryRun(*verb, command->dry_run, command->json);
+  for (Parser verb : {resize, remove}) {
+    AddDryRun(verb, command->dry_run, command->json);
   }
-  list->add_flag("--json", command->json, kJsonHelp);
-  create->footer("Example:\n  eplog volume create ./array data 10G");
-  list->footer("Example:\n  eplog volume list ./array");
-  resize->footer("Example:\n  eplog volume resize ./array data 20G");
-  remove->footer(
+  list.AddFlag("--json", command->json, kJsonHelp);
+  create.Footer("Example:\n  eplog volume create ./array data 10G");
+  list.Footer("Example:\n  eplog volume list ./array");
+  resize.Footer("Example:\n  eplog volume resize ./array data 20G");
+  remove.Footer(
       "Examples:\n  eplog volume delete ./array data --dry-run    what would be gone, and what "
       "room "
       "comes back\n  eplog volume delete ./array data");
