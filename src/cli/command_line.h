@@ -7,10 +7,6 @@
 
 #include "cli/verbs.h"
 
-namespace CLI {
-class App;
-}
-
 namespace eplog::cli {
 
 // Spell out abbreviated verbs (and those below `volume`) in `args`, in place: `vol ls` -> `volume

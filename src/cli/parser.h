@@ -1,5 +1,6 @@
-// What verbs declare their words on. The library behind it is seen by one file alone: what its
-// header defines is compiled into every file that includes it, which took longer than all the rest.
+// What verbs declare their words on. The library behind it is for parser.cc and command_line.cc:
+// what its header defines is compiled into every file that includes it, and took longer than all
+// the rest.
 //
 // Both are handles: copied at will, valid as long as the command line's parser is.
 #pragma once
