@@ -94,7 +94,8 @@ Option Parser::Add(const std::string& names, std::vector<std::string>& value,
   return Option(*app_->add_option(names, value, help));
 }
 
-Option Parser::AddCall(const std::string& names, std::function<void(const std::string&)> take,
+Option Parser::AddCall(const std::string& names,
+                       const std::function<void(const std::string&)>& take,
                        const std::string& help) const {
   return Option(*app_->add_option_function<std::string>(names, take, help));
 }

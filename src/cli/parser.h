@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library is called so
 class App;
 class Option;
 }  // namespace CLI
@@ -58,7 +58,7 @@ class Parser {
              const std::string& help) const;
   Option Add(const std::string& names, std::vector<std::string>& value,
              const std::string& help) const;
-  Option AddCall(const std::string& names, std::function<void(const std::string&)> take,
+  Option AddCall(const std::string& names, const std::function<void(const std::string&)>& take,
                  const std::string& help) const;
   Option AddFlag(const std::string& names, bool& value, const std::string& help) const;
   void Footer(const std::string& text) const;
