@@ -119,7 +119,7 @@ Status Add(const SpareCommand& command, const ArrayFile& file) {
   const Geometry& g = member->geometry;
   const auto resolved = ResolveTyped(command.device);
   EPLOG_TRY(resolved);
-  const std::filesystem::path path = *resolved;
+  const std::filesystem::path& path = *resolved;
   EPLOG_TRY(CheckChangeable(file, [path](ArrayFile& now) {
     if (now.MemberAt(path).empty()) {  // else it is refused below, and says why
       now.AddSpare(path);
@@ -233,7 +233,7 @@ Result<std::filesystem::path> PathOf(const ArrayFile& file, const std::string& d
 Status Remove(const SpareCommand& command, const ArrayFile& file) {
   const auto found = PathOf(file, command.device);
   EPLOG_TRY(found);
-  const std::filesystem::path path = *found;
+  const std::filesystem::path& path = *found;
   if (!file.ListsSpare(path) && !IsSpareOf(file, path)) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("{} is no spare of '{}'; 'eplog spare list {}' shows them",
