@@ -115,7 +115,7 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.focus = Focus::kRewrite;
   plan.weights.fill(0);
   Weight(plan, Op::kWriteChunk) = 200;
-  Weight(plan, Op::kCheckpoint) = static_cast<uint32_t>(OneOf(random, {4, 10, 20}));
+  Weight(plan, Op::kCheckpoint) = static_cast<uint32_t>(OneOf(random, {2, 4, 10}));
   Weight(plan, Op::kFlushRange) = 1;
   Weight(plan, Op::kTrim) = static_cast<uint32_t>(OneOf(random, {0, 0, 5}));
   Weight(plan, Op::kRead) = 1;
@@ -127,7 +127,8 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.volume_bytes = uint64_t{4} * plan.create.chunk_bytes;
   plan.create.parity = random.OneIn(3) ? 2 : 1;
   plan.n = plan.create.parity + static_cast<uint32_t>(random.Between(1, 2));
-  plan.stripes = 8;
+  // With slots enough the log comes round before the lack of them asks for a flush.
+  plan.stripes = static_cast<uint32_t>(OneOf(random, {8, 40, 40}));
   plan.loses_devices = true;
   plan.width = static_cast<uint32_t>(OneOf(random, {1, 1, 2, 4}));
   plan.engine_flush_us = 5'000'000;
@@ -135,7 +136,7 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.commit = {};
   plan.checkpoint = {};
   plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) +
-                   OneOf(random, {0, 0, 16, 64}) * plan.create.chunk_bytes;
+                   OneOf(random, {0, 0, 0, 16}) * plan.create.chunk_bytes;
   plan.buffers = {};
   plan.probe_one_in = 4;
 }
