@@ -217,6 +217,9 @@ Task<Status> ToyArray::WriteEverywhere(uint64_t offset, std::span<const std::byt
   while (failed_ && Has(ToyBug::kErrorHangs)) {
     co_await never.Wait();
   }
+  if (Has(ToyBug::kTardy) && Rarely(60)) {
+    co_await loop_.Sleep(60'000'000);
+  }
   co_return failed_ ? Status(Fail(ErrorCode::kIo, "a mirror failed")) : OkStatus();
 }
 
@@ -598,8 +601,8 @@ const char* ToyBugName(ToyBug bug) {
   static constexpr const char* kNames[kToyBugs] = {
       "none",         "no-flush",           "flush-one",    "torn-accepted",    "stale-read",
       "lost-write",   "volume-not-durable", "dirty-volume", "tail-kept",        "hang",
-      "unserialised", "unstable-open",      "trusts-stale", "writes-read-only", "error-acked",
-      "error-hangs"};
+      "unserialised", "unstable-open",      "trusts-stale", "writes-read-only", "tardy",
+      "error-acked",  "error-hangs"};
   return kNames[static_cast<size_t>(bug)];
 }
 

@@ -30,10 +30,11 @@ enum class ToyBug : uint8_t {
   kUnstableOpen,      // recovery makes nothing durable
   kTrustsStale,       // a mirror that missed openings is believed
   kWritesReadOnly,    // a read-only opening writes
+  kTardy,             // now and then a write is answered long after the others
   kErrorAcked,  // a write that failed on one mirror is acknowledged, and not sent to the others
   kErrorHangs,  // a failed write never answers
 };
-inline constexpr int kToyBugs = 16;
+inline constexpr int kToyBugs = 17;
 inline constexpr int kToyFaultBugs = 2;  // the last ones show only under injected faults
 const char* ToyBugName(ToyBug bug);
 

@@ -11,6 +11,9 @@ namespace {
 
 using Kind = VolumeChange::Kind;
 
+// Of simulated time, for a write, trim, read or flush: ten times the longest that was met.
+constexpr uint64_t kLongestUs = 20'000'000;
+
 std::string Place(uint64_t offset_bytes, uint64_t length_bytes) {
   return std::to_string(offset_bytes) + "+" + std::to_string(length_bytes);
 }
@@ -54,6 +57,14 @@ bool Workload::Stopped() const {
 void Workload::ExpectRefused(const char* what, bool stopped, const Status& status) {
   if (stopped && status.ok()) {
     scene_.Violate(std::string("P7: ") + what + " was answered though the array had stopped");
+  }
+}
+
+// Others are answered all the time, and this one is not: that is no stall, and as bad.
+void Workload::ExpectInTime(const char* what, uint64_t begun_us) {
+  const uint64_t waited_us = loop_.NowUs() - begun_us;
+  if (waited_us > kLongestUs) {
+    scene_.Violate(std::string(what) + " took " + std::to_string(waited_us / 1000) + " ms");
   }
 }
 
@@ -101,8 +112,10 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, data);
   freeing_ += write_id == 0 ? 1 : 0;
   const bool stopped = Stopped();
+  const uint64_t begun_us = loop_.NowUs();
   Task<Status> task = array_.Write(id, offset_bytes, data);
   const Status status = co_await task;
+  ExpectInTime("a write", begun_us);
   oracle_.EndWrite(token, status.ok());
   ExpectRefused("a write", stopped, status);
   full = full || Overcommitted() || change_running_;
@@ -130,8 +143,10 @@ Task<void> Workload::Trim(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   Trace("trim " + volume->name + " " + Place(offset_bytes, length_bytes));
   const std::vector<std::byte> zeros(length_bytes);
   const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, zeros);
+  const uint64_t begun_us = loop_.NowUs();
   Task<Status> task = array_.Trim(id, offset_bytes, length_bytes, mode);
   const Status status = co_await task;
+  ExpectInTime("a trim", begun_us);
   oracle_.EndWrite(token, status.ok());
   EndUse(key);
   Trace("trimmed " + Place(offset_bytes, length_bytes));
@@ -148,8 +163,10 @@ Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   const Buffer buffer = scene_.pool.Get(length_bytes + skew);
   const auto into = buffer.span().subspan(skew);
   const uint64_t since = oracle_.BeginRead();
+  const uint64_t begun_us = loop_.NowUs();
   Task<Status> task = array_.Read(id, offset_bytes, into);
   const Status status = co_await task;
+  ExpectInTime("a read", begun_us);
   const std::string wrong = oracle_.EndRead(since, key, offset_bytes, into, !status.ok());
   if (!wrong.empty()) {
     scene_.Violate(wrong);
@@ -177,6 +194,7 @@ Task<void> Workload::Flush(VolumeKey key, uint64_t offset_bytes, uint64_t length
   const Oracle::FlushToken token = oracle_.BeginFlush(key, offset_bytes, length_bytes);
   Task<Status> task = array_.Flush(id, offset_bytes, length_bytes);
   const Status status = co_await task;
+  ExpectInTime("a flush", begun_us);
   if (status.ok()) {
     NoteFlushed(begun_us);
     oracle_.EndFlush(token, false);
@@ -195,6 +213,7 @@ Task<void> Workload::FlushAll() {
   const Oracle::FlushToken token = oracle_.BeginFlush(kAllVolumes, 0, 0);
   Task<Status> task = array_.FlushAll();
   const Status status = co_await task;
+  ExpectInTime("a flush of everything", begun_us);
   ExpectRefused("a flush", stopped, status);
   if (status.ok()) {
     NoteFlushed(begun_us);

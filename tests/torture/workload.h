@@ -109,6 +109,7 @@ class Workload {
   void Answer(const char* what, const Status& status, bool excused);
   [[nodiscard]] bool Stopped() const;
   void ExpectRefused(const char* what, bool stopped, const Status& status);
+  void ExpectInTime(const char* what, uint64_t begun_us);
   void EndUse(VolumeKey key);
   void Trace(const std::string& text);
 
