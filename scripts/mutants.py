@@ -3,7 +3,7 @@
 
 Breaks are drawn by universalmutator's rules for C++ over the rooms whose faults cost data. Each is built in a tree of its
 own; what compiles to the same code is drawn anew. Then 600 seeds of the torture (but for the front end, which it does not
-drive), the unit tests of the room, and the engine's for what the engine stands on: one that fails, crashes or does not end
+drive), the unit tests of the room, and those of what stands on it (BESIDES): one that fails, crashes or does not end
 has noticed. The score counts those that change behaviour; a survivor that changes none is listed with its reason in
 tests/mutants/equivalent.json.
 
@@ -30,6 +30,8 @@ from pathlib import Path
 
 ROOMS = ["engine", "metadata", "space", "log", "frontend"]
 NOT_TORTURED = {"frontend"}
+# What else drives a room than the tests that bear its name.
+BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "log": ["engine_tests"], "frontend": ["serving_tests"]}
 SEEDS = 600
 RULES = ["universal.rules", "c_like.rules", "cpp.rules"]
 # Neither a comment nor what only says something to people or to the compiler.
@@ -40,9 +42,9 @@ WORK = TOP / "build" / "mutants"
 
 
 def units_of(room):
-    """A room's own tests, and the engine's for what the engine stands on."""
+    """A room's own tests, and those of what stands on it."""
     own = [f"{room}_tests"] if (TOP / "tests" / room).is_dir() else []
-    return own + (["engine_tests"] if room not in NOT_TORTURED | {"engine"} else [])
+    return own + BESIDES.get(room, [])
 
 
 def say(text):
@@ -135,7 +137,7 @@ class Lane:
     def tests_of(self, name):
         room = name.split("/")[1]
         torture = "torture", ["tests/torture/torture", "--seeds", str(SEEDS), "--first", "1", "--jobs", "1", "--stop-after", "1"]
-        units = [(test, [f"tests/{test}", "--gtest_brief=1"]) for test in units_of(room)]
+        units = [(test, [f"tests/{test}", "--gtest_brief=1", "--gtest_fail_fast"]) for test in units_of(room)]
         # What is quick comes first.
         yield from units[:-1]
         if room not in NOT_TORTURED:
