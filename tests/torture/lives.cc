@@ -157,16 +157,19 @@ void World::Crash(bool recovering) {
   ++(power ? coverage_.power_cuts : coverage_.kills);
 }
 
-void World::Live() {
-  work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
-  // Not beside one that has lost its superblocks unseen: what the array writes down of the first
-  // that cease to answer counts on that one.
+// One that has lost its superblocks unseen. No array is stopped beside it: what it writes down of
+// the first that cease to answer counts on that one.
+bool World::TrustsAStaleDevice() const {
   const ArrayStatus status = array_->GetStatus();
-  const bool unseen = std::any_of(stale_.begin(), stale_.end(), [&status](uint8_t device) {
+  return std::any_of(stale_.begin(), stale_.end(), [&status](uint8_t device) {
     return status.devices[device].state == DeviceState::kOk;
   });
+}
+
+void World::Live() {
+  work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
   const bool stops = plan_.stops && factory_.survives_failures() && rotten_.empty() &&
-                     Forgetful().empty() && !unseen && random_.OneIn(2);
+                     Forgetful().empty() && !TrustsAStaleDevice() && random_.OneIn(2);
   const Ending ending = !stops && random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
   const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
   const uint64_t budget =

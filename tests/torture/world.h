@@ -103,6 +103,7 @@ class World {
   void GoBack();
   DeviceSet ChooseWithheld();
   [[nodiscard]] DeviceSet Forgetful() const;
+  [[nodiscard]] bool TrustsAStaleDevice() const;
   void CheckFailedFlushes();
   void LoseForgotten(bool power);
   DeviceSet ChooseLost(bool ssds = false);
