@@ -11,7 +11,8 @@ namespace eplog::torture {
 namespace {
 
 bool AllZero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  return bytes.empty() || (bytes.front() == std::byte{0} &&
+                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
 bool Equal(const Content& a, const Content& b) {
@@ -47,11 +48,16 @@ void ChunkModel::Close(size_t chunk_bytes) {
       if ((states_[i].applied & write.bit) != 0) {
         continue;
       }
+      const uint32_t applied = states_[i].applied | write.bit;
+      if (write.whole) {
+        AddState({write.data, applied});
+        continue;
+      }
       auto merged = states_[i].content == nullptr
                         ? std::make_shared<std::vector<std::byte>>(chunk_bytes)
                         : std::make_shared<std::vector<std::byte>>(*states_[i].content);
-      std::memcpy(merged->data() + write.begin, write.data.data(), write.data.size());
-      AddState({std::move(merged), states_[i].applied | write.bit});
+      std::memcpy(merged->data() + write.begin, write.data->data(), write.data->size());
+      AddState({std::move(merged), applied});
     }
   }
 }
@@ -86,7 +92,12 @@ uint32_t ChunkModel::BeginWrite(uint64_t now, size_t chunk_bytes, size_t begin,
     used |= write.bit;
   }
   const uint32_t bit = ~used & (used + 1);
-  pending_.push_back({bit, begin, std::vector<std::byte>(data.begin(), data.end())});
+  const bool whole = data.size() == chunk_bytes;
+  pending_.push_back({bit, begin,
+                      whole && AllZero(data)
+                          ? nullptr
+                          : std::make_shared<std::vector<std::byte>>(data.begin(), data.end()),
+                      whole});
   Close(chunk_bytes);
   Note(now);
   return bit;

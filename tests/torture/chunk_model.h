@@ -77,7 +77,8 @@ class ChunkModel {
   struct Pending {
     uint32_t bit = 0;
     size_t begin = 0;
-    std::vector<std::byte> data;
+    Content data;
+    bool whole = false;  // it covers the chunk
   };
 
   struct Part {

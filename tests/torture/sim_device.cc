@@ -33,6 +33,22 @@ std::vector<std::byte> Gather(std::span<const iovec> parts) {
   return all;
 }
 
+// Bytes to where they belong in `parts`, from their byte `at` on.
+void Scatter(std::span<const std::byte> bytes, size_t at, std::span<const iovec> parts) {
+  for (const iovec& part : parts) {
+    if (at < part.iov_len) {
+      const size_t length = std::min(bytes.size(), part.iov_len - at);
+      std::memcpy(static_cast<std::byte*>(part.iov_base) + at, bytes.data(), length);
+      bytes = bytes.subspan(length);
+      at += length;
+      if (bytes.empty()) {
+        return;
+      }
+    }
+    at -= part.iov_len;
+  }
+}
+
 }  // namespace
 
 // ----------------------------------------------------------------------------------------------
@@ -293,14 +309,22 @@ void PageImage::Write(uint64_t offset_bytes, std::span<const std::byte> from) {
     const uint64_t within = offset_bytes % kBlockBytes;
     const size_t length = std::min<size_t>(from.size(), kBlockBytes - within);
     auto& page = pages_[offset_bytes / kBlockBytes];
-    if (page == nullptr) {
-      page = std::make_shared<Page>();
-    } else if (page.use_count() > 1) {
-      page = std::make_shared<Page>(*page);
-    }
-    std::memcpy(page->data() + within, from.data(), length);
+    auto changed = page == nullptr ? std::make_shared<Page>() : std::make_shared<Page>(*page);
+    std::memcpy(changed->data() + within, from.data(), length);
+    page = std::move(changed);
     offset_bytes += length;
     from = from.subspan(length);
+  }
+}
+
+void PageImage::Write(uint64_t offset_bytes, const Written& from) {
+  if (offset_bytes % kBlockBytes != 0 || from->size() % kBlockBytes != 0) {
+    Write(offset_bytes, std::span(*from));
+    return;
+  }
+  for (size_t at = 0; at < from->size(); at += kBlockBytes) {
+    pages_[(offset_bytes + at) / kBlockBytes] = std::shared_ptr<const Page>(
+        from, reinterpret_cast<const Page*>(from->data() + at));  // which keeps all of it
   }
 }
 
@@ -393,7 +417,7 @@ void SimDevice::Complete(uint64_t id, std::span<const iovec> from) {
     }
     at += part.iov_len;
   }
-  visible_.Write(write.offset_bytes, *write.data);
+  visible_.Write(write.offset_bytes, write.data);
   NoteWritten(write.offset_bytes, write.data->size());
   write.order = next_order_++;
   cached_.push_back(std::move(write));
@@ -413,7 +437,7 @@ void SimDevice::CompleteBadly(uint64_t id) {
                   std::min<size_t>(kSectorBytes, mixed->size() - at));
     }
   }
-  visible_.Write(write.offset_bytes, *mixed);
+  visible_.Write(write.offset_bytes, mixed);
   cached_.push_back(
       {write.offset_bytes, std::move(mixed), write.kind, write.submitted, next_order_++, false});
 }
@@ -442,31 +466,28 @@ void SimDevice::CompleteWithALie(uint64_t id) {
   const uint64_t first = kSuperblockAreaBytes / kBlockBytes;
   const uint64_t blocks = (size_bytes_ - write.data->size()) / kBlockBytes;
   write.offset_bytes = bus_.random().Between(first, blocks) * kBlockBytes;
-  visible_.Write(write.offset_bytes, *write.data);
+  visible_.Write(write.offset_bytes, write.data);
   write.order = next_order_++;
   cached_.push_back(std::move(write));
 }
 
 // What a read gets: the completed writes, and any sectors of those in flight.
 void SimDevice::Deliver(uint64_t offset_bytes, std::span<const iovec> into) {
-  std::vector<std::byte> all(TotalBytes(into));
-  visible_.Read(offset_bytes, all);
+  uint64_t at = offset_bytes;
+  for (const iovec& part : into) {
+    visible_.Read(at, std::span(static_cast<std::byte*>(part.iov_base), part.iov_len));
+    at += part.iov_len;
+  }
   for (const auto& [id, write] : in_flight_) {
     const uint64_t begin = std::max(offset_bytes, write.offset_bytes);
-    const uint64_t end =
-        std::min(offset_bytes + all.size(), write.offset_bytes + write.data->size());
-    for (uint64_t at = begin; at < end; at += kSectorBytes) {
+    const uint64_t end = std::min(at, write.offset_bytes + write.data->size());
+    for (uint64_t sector = begin; sector < end; sector += kSectorBytes) {
       if (bus_.random().OneIn(2)) {
-        std::memcpy(all.data() + (at - offset_bytes),
-                    write.data->data() + (at - write.offset_bytes),
-                    std::min<uint64_t>(kSectorBytes, end - at));
+        const size_t length = std::min<uint64_t>(kSectorBytes, end - sector);
+        Scatter(std::span(*write.data).subspan(sector - write.offset_bytes, length),
+                sector - offset_bytes, into);
       }
     }
-  }
-  size_t at = 0;
-  for (const iovec& part : into) {
-    std::memcpy(part.iov_base, all.data() + at, part.iov_len);
-    at += part.iov_len;
   }
 }
 
@@ -509,7 +530,7 @@ void SimDevice::Covered(uint64_t upto_order, bool failed) {
   std::deque<CachedWrite> left;
   for (CachedWrite& write : cached_) {
     if (write.order <= upto_order && !write.orphan) {
-      durable_.Write(write.offset_bytes, *write.data);
+      durable_.Write(write.offset_bytes, write.data);
       Outlive(left, write);
     } else {
       left.push_back(std::move(write));
@@ -699,7 +720,7 @@ void SimDevice::ApplyFate(Random& random, const CachedWrite& write, const CutSty
       break;
   }
   if (fate == 0) {
-    durable_.Write(write.offset_bytes, *write.data);
+    durable_.Write(write.offset_bytes, write.data);
     return;
   }
   if (fate == 1) {
@@ -780,7 +801,7 @@ void SimDevice::Kill(Random& random) {
   for (size_t i = flying.size(); i > 0; --i) {
     std::swap(flying[i - 1], flying[random.Below(i)]);
     CachedWrite& write = flying[i - 1];
-    visible_.Write(write.offset_bytes, *write.data);
+    visible_.Write(write.offset_bytes, write.data);
     write.order = next_order_++;
     cached_.push_back(std::move(write));
   }

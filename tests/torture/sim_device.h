@@ -96,6 +96,9 @@ struct Doom {
 };
 inline constexpr int kDoomStyles = 6;  // Coverage::pairs has as many
 
+// What was written; it does not change any more.
+using Written = std::shared_ptr<const std::vector<std::byte>>;
+
 class SimBus {
  public:
   SimBus(VirtualLoop& loop, uint64_t seed);
@@ -202,7 +205,7 @@ class SimBus {
   int hung_device_ = -1;  // the first of them
   uint64_t hung_us_ = 0;  // since then
   // Written anywhere since then, the latest last, by order of submission.
-  std::deque<std::pair<uint64_t, std::shared_ptr<const std::vector<std::byte>>>> written_;
+  std::deque<std::pair<uint64_t, Written>> written_;
   uint64_t spread_us_;  // how far latencies differ
   int slow_device_ = -1;
   std::optional<IoKind> slow_kind_;
@@ -212,18 +215,20 @@ class SimBus {
   std::string complaint_;
 };
 
-// Bytes of a device in pages that exist once written; copies share pages until one of them writes.
+// Bytes of a device in pages that exist once written. A page does not change, so that copies, and
+// the image and what was written there, share it.
 class PageImage {
  public:
   explicit PageImage(uint64_t size_bytes);
   void Read(uint64_t offset_bytes, std::span<std::byte> into) const;
   void Write(uint64_t offset_bytes, std::span<const std::byte> from);
+  void Write(uint64_t offset_bytes, const Written& from);
   [[nodiscard]] bool HasPage(uint64_t page) const { return pages_[page] != nullptr; }
   [[nodiscard]] uint64_t pages() const { return pages_.size(); }
 
  private:
   using Page = std::array<std::byte, kBlockBytes>;
-  std::vector<std::shared_ptr<Page>> pages_;
+  std::vector<std::shared_ptr<const Page>> pages_;
 };
 
 class SimDevice final : public Device {
@@ -283,7 +288,7 @@ class SimDevice final : public Device {
  private:
   struct CachedWrite {
     uint64_t offset_bytes = 0;
-    std::shared_ptr<const std::vector<std::byte>> data;
+    Written data;
     IoKind kind = IoKind::kData;
     uint64_t submitted = 0;   // order of submission, over all devices
     uint64_t order = 0;       // of completion

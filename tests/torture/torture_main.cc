@@ -81,6 +81,7 @@ int RunCanaries(const std::string& which, const RunnerOptions& options) {
 int main(int argc, char** argv) {
   // Simulated devices come and go: a third of all time went into giving memory back and taking it
   // again.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
   CLI::App app("Seeded crashes against the engine, judged by an oracle");
