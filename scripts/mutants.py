@@ -80,12 +80,14 @@ class Lane:
     def __init__(self, number):
         self.top = WORK / f"lane-{number}"
         self.build = self.top / "build" / "check"
+        # What one tree has compiled, the others find in ccache.
+        self.environment = os.environ | {"CCACHE_BASEDIR": str(self.top), "CCACHE_NOHASHDIR": "1"}
 
     def run(self, command, timeout=None, limited=False):
         """Exit status and output; None: it did not end."""
         with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(command, cwd=self.top, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                       start_new_session=True, preexec_fn=bounded if limited else None)
+            process = subprocess.Popen(command, cwd=self.top, env=self.environment, stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=out, start_new_session=True, preexec_fn=bounded if limited else None)
             try:
                 status = process.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -99,15 +101,16 @@ class Lane:
             out.seek(0)
             return status, out.read().decode(errors="replace")
 
-    def ninja(self, *targets):
-        return self.run(["ninja", "-C", str(self.build), "-j", "1", *targets])
+    def ninja(self, *targets, jobs=1):
+        return self.run(["ninja", "-C", str(self.build), "-j", str(jobs), *targets])
 
     def prepare(self):
         self.copy_sources()
         # What is broken may leave a variable unused.
         status, out = self.run(["cmake", "--preset", "check", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF"])
         if status == 0:
-            status, out = self.ninja("torture", *sorted({test for room in ROOMS for test in units_of(room)}))
+            targets = sorted({test for room in ROOMS for test in units_of(room)})
+            status, out = self.ninja("torture", *targets, jobs=os.cpu_count())
         if status != 0:
             sys.exit(f"the sources do not build as they are: {out[-2000:]}")
 
@@ -264,7 +267,8 @@ def main():
     lanes = queue.Queue()
     with concurrent.futures.ThreadPoolExecutor(wanted.jobs) as pool:
         made = [Lane(number) for number in range(wanted.jobs)]
-        list(pool.map(Lane.prepare, made))
+        for lane in made:
+            lane.prepare()
         usual = measure(made[0])
         say("usual seconds: " + ", ".join(f"{test} {seconds:.0f}" for test, seconds in usual.items()))
         for lane in made:
