@@ -168,6 +168,8 @@ class Appender {
   // Of the newest entry that was made.
   [[nodiscard]] uint64_t newest_mark() const { return newest_mark_; }
   [[nodiscard]] uint64_t newest_sequence() const { return next_.sequence; }
+  // Of the next entry.
+  [[nodiscard]] uint64_t next_place() const { return next_.place; }
   [[nodiscard]] size_t in_flight() const { return in_flight_.size(); }
 
   // Log chunks from this place on are being read: their space stays taken.

@@ -90,7 +90,9 @@ Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
   Status status = co_await read;
   EPLOG_CO_TRY(status);
   if (core_.checksum(into) != crc) {
-    Blame(log);
+    if (place >= core_.has_log_from[log.value]) {
+      Blame(log);
+    }
     co_return Fail(ErrorCode::kCorrupt, "a log chunk's checksum is wrong");
   }
   co_return OkStatus();

@@ -102,6 +102,9 @@ struct Core {
   uint64_t joining = 0;
   uint64_t unverified = 0;
   uint64_t becoming_ok = 0;
+  // By device, of log devices that joined: what lies before that place in the log was written while
+  // they were not there, as far as is known.
+  std::array<uint64_t, kMaxDevices> has_log_from{};
   uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
   // Opened by force: chunks of records that are kept though they are not whole. By device, with the
   // slot's byte offset on SSDs, the chunk's place on log devices.

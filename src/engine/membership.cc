@@ -33,6 +33,7 @@ void Membership::NoteJoining() {
     const bool joining = members[i].state == MemberState::kJoining;
     core_.joining |= joining || returning ? Bit(DeviceIndex(i)) : 0;
     core_.unverified |= returning ? Bit(DeviceIndex(i)) : 0;
+    core_.has_log_from[i] = joining || returning ? appender_.next_place() : 0;
     // Runs from while it was away have too few copies.
     full_since_[i] = returning ? superblocks_.current().epoch.number : members[i].joined;
   }
@@ -345,6 +346,7 @@ void Membership::TakeIn(const Join& join) {
   full_since_[index.value] = joined;
   joined_sequence_[index.value] = appender_.newest_sequence();
   joined_states_[index.value] = core_.states;
+  core_.has_log_from[index.value] = appender_.next_place();
   if (!core_.geometry.IsLog(index)) {
     core_.state->SetJoined(index, joined);
     core_.state->ForgetSsd(index);

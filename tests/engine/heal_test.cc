@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -393,6 +394,43 @@ TEST_F(Heal, NobodyIsFailedByCountBeforeTheMetadataIsHealed) {
   EXPECT_EQ(Scrub(true).problems_found, 0U);
   EXPECT_EQ(test_->array->GetStatus().devices[rotten].state, DeviceState::kFailed);
   ExpectContent("without it");
+}
+
+// What was logged before it joined was never given to it.
+TEST_F(Heal, ALogThatJoinedIsNotBlamedForWhatWasLoggedBefore) {
+  constexpr uint64_t kMany = 500;
+  const VolumeId other = test_->CreateVolume("w", kMany * kStripe);
+  const std::vector<std::byte> chunk = RandomBytes(random_, kChunk);
+  for (uint64_t stripe = 0; stripe < kMany; ++stripe) {
+    ASSERT_TRUE(test_->Write(other, stripe * kStripe + stripe % 4 * kChunk, chunk).ok());
+  }
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  const uint64_t decoded = test_->hooks().decoded_chunks;
+  // At once: what is pending is committed when a log device is lost.
+  const auto lose_and_read = [&]() -> Task<Status> {
+    Task<Status> fail_log = test_->array->FailDevice(kSsdCount, "by hand");
+    Status status = co_await fail_log;
+    EPLOG_CO_TRY(status);
+    std::ranges::fill(test_->memory(kSsdCount).bytes(), std::byte{0});
+    Task<Status> replace = test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]);
+    status = co_await replace;
+    EPLOG_CO_TRY(status);
+    Task<Status> fail = test_->array->FailDevice(0, "by hand");
+    status = co_await fail;
+    EPLOG_CO_TRY(status);
+    const Buffer buffer = test_->pool.Get(kChunk);
+    for (uint64_t stripe = kMany; stripe-- > 0;) {
+      Task<Status> reading =
+          test_->array->Read(other, stripe * kStripe + stripe % 4 * kChunk, buffer.span());
+      status = co_await reading;
+      EPLOG_CO_TRY(status);
+      EXPECT_EQ(std::memcmp(buffer.data(), chunk.data(), kChunk), 0) << stripe;
+    }
+    co_return OkStatus();
+  };
+  ASSERT_TRUE(RunTask(test_->loop, lose_and_read()).ok());
+  ASSERT_GT(test_->hooks().decoded_chunks, decoded);
+  EXPECT_EQ(test_->array->GetStatus().devices[kSsdCount].corrupt_chunks, 0U);
 }
 
 // A scrub does not look at the log of one that joins: what was met wrong there still is.
