@@ -70,6 +70,9 @@ struct LossReport {
   // Names of SSDs that missed something and are read all the same: chunks in rows that were on
   // their way when these were lost may be missing too, and only a read tells.
   std::string unsure;
+  // So many are missing that they may have gone on without those that are there: these cannot know
+  // it, and then all of it is old.
+  bool left_behind = false;
 };
 
 }  // namespace eplog

@@ -290,8 +290,13 @@ void WarnOfLoss(Session& session) {
   }
   const Json report = LossToJson(*lost);
   if (report.at("log_damage").is_string()) {
-    Warn(kVerb, "what was written last may read as its older content: " +
+    Warn(kVerb, "what was written last may read as its older content, or cannot be read: " +
                     report.at("log_damage").get<std::string>());
+  }
+  if (lost->left_behind) {
+    Warn(kVerb,
+         "all of it may be old: so many devices are missing that they may have gone on without "
+         "those that are here");
   }
   if (!lost->unsure.empty()) {
     Warn(kVerb, lost->unsure +

@@ -46,6 +46,10 @@ std::string UnsureOf(const Json& lost) {
   return found != lost.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+bool WasLeftBehind(const Json& lost) {
+  return lost.value("left_behind", false);
+}
+
 void PrintLost(const ArrayFile& file, const Json& lost) {
   size_t shown = 0;
   for (const Json& range : lost["lost"]) {
@@ -59,8 +63,13 @@ void PrintLost(const ArrayFile& file, const Json& lost) {
                     range["offset_bytes"].get<uint64_t>() + range["length_bytes"].get<uint64_t>()));
   }
   if (lost["log_damage"].is_string()) {
-    Print(Paint(Colour::kRed, "what was written last may read as its older content: ") +
+    Print(Paint(Colour::kRed,
+                "what was written last may read as its older content, or cannot be read: ") +
           lost["log_damage"].get<std::string>());
+  }
+  if (WasLeftBehind(lost)) {
+    Print(Paint(Colour::kRed, "all of it may be old: ") +
+          "so many devices are missing that they may have gone on without those that are here");
   }
   if (const std::string unsure = UnsureOf(lost); !unsure.empty()) {
     Print(fmt::format("{} missed something: what more cannot be read only a read tells", unsure));
@@ -81,8 +90,8 @@ int RunLost(const ArrayFile& file, bool json) {
   } else {
     PrintLost(file, *lost);
   }
-  const bool any =
-      lost->at("lost_bytes") != 0 || lost->at("log_damage").is_string() || !UnsureOf(*lost).empty();
+  const bool any = lost->at("lost_bytes") != 0 || lost->at("log_damage").is_string() ||
+                   !UnsureOf(*lost).empty() || WasLeftBehind(*lost);
   return any ? kDoneWithFindings : kDone;
 }
 

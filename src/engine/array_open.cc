@@ -259,7 +259,9 @@ void ArrayImpl::OpenBeyond() {
   if (assembly_.beyond.empty() && core_.log_damage.empty()) {
     return;
   }
+  uint32_t nowhere = 0;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
+    nowhere += assembly_.away[i].device == nullptr && !core_.members.live(DeviceIndex(i)) ? 1 : 0;
     // A log device lacks what was logged since, and its place may bear anything.
     if (assembly_.away[i].device != nullptr && i < core_.geometry.n &&
         !core_.members.live(DeviceIndex(i))) {
@@ -267,6 +269,7 @@ void ArrayImpl::OpenBeyond() {
       core_.lent |= uint64_t{1} << i;
     }
   }
+  core_.left_behind = nowhere >= core_.geometry.devices() - core_.geometry.m;
   Error error;
   error.code = assembly_.beyond.empty() ? ErrorCode::kCorrupt : ErrorCode::kTooManyFailures;
   error.message = assembly_.beyond.empty() ? core_.log_damage : assembly_.beyond;

@@ -252,9 +252,9 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
     }
     for (const FoundMember& other : found) {
       if (&other != &item && AreTwins(item, other)) {
-        return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() +
-                                                     " are both " + Name(item) +
-                                                     " of this array; give one");
+        return Fail(ErrorCode::kInvalidArgument,
+                    who + " and " + other.device->name() + " are both " + Name(item) +
+                        " of this array; give one of them, the other --without its path");
       }
     }
   }

@@ -119,7 +119,9 @@ class PageStream {
       if (status.ok() && Payload(core_, page, expected)) {
         co_return true;
       }
-      core_.members.CountCorrupt(DeviceIndex(i));
+      if ((core_.joining >> i & 1) == 0) {  // one that joins has it from the next full one on
+        core_.members.CountCorrupt(DeviceIndex(i));
+      }
     }
     co_return false;
   }

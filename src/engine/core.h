@@ -109,6 +109,7 @@ struct Core {
   // Opened by force: chunks of records that are kept though they are not whole. By device, with the
   // slot's byte offset on SSDs, the chunk's place on log devices.
   std::set<std::pair<DeviceIndex, uint64_t>> found_wrong;
+  bool left_behind = false;  // opened by force: LossReport::left_behind
   // Opened by force: what was written last may read as its older content, and why.
   std::string log_damage;
   void NoteLogDamage(const std::string& why) {

@@ -15,6 +15,7 @@ constexpr size_t kMostKnown = 65536;  // log stripes; what is not known any more
 
 Task<Result<LossReport>> LossFinder::Find() {
   report_.log_damage = core_.log_damage;
+  report_.left_behind = core_.left_behind;
   if (core_.devices_not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
   }

@@ -72,7 +72,8 @@ Json LossToJson(const LossReport& report) {
   return {{"lost_bytes", report.lost_bytes},
           {"lost", std::move(ranges)},
           {"log_damage", OrNull(report.log_damage)},
-          {"unsure", OrNull(report.unsure)}};
+          {"unsure", OrNull(report.unsure)},
+          {"left_behind", report.left_behind}};
 }
 
 }  // namespace eplog

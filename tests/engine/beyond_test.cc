@@ -113,6 +113,33 @@ class Beyond : public ::testing::Test {
   std::vector<std::byte> model_;
 };
 
+// Those that are here cannot know what the others did without them.
+TEST_F(Beyond, SoManyAreMissingThatTheyMayHaveGoneOnAlone) {
+  Make();
+  ASSERT_TRUE(test_->Close().ok());
+  for (const uint32_t there : {kDevices - kSsdCount, kDevices - kSsdCount + 1}) {
+    uint32_t opened = 0;
+    for (uint32_t first = 0; first + there <= kDevices; ++first) {
+      std::vector<uint32_t> missing;
+      for (uint32_t i = 0; i < kDevices; ++i) {
+        if (i < first || i >= first + there) {
+          missing.push_back(i);
+        }
+      }
+      auto array = Open(missing, true);
+      if (!array.ok()) {
+        continue;  // the checkpoint is not on every SSD
+      }
+      ++opened;
+      const auto report = RunTask(test_->loop, (*array)->FindLost());
+      ASSERT_TRUE(report.ok());
+      EXPECT_EQ(report->left_behind, missing.size() >= kSsdCount) << first << " " << there;
+      EXPECT_TRUE(RunTask(test_->loop, (*array)->Close()).ok());
+    }
+    EXPECT_GT(opened, 0U);
+  }
+}
+
 TEST_F(Beyond, WhatIsLostIsListedExactlyWhicheverThreeAreMissing) {
   for (const bool closed : {true, false}) {
     Make();

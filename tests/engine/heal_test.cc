@@ -433,6 +433,30 @@ TEST_F(Heal, ALogThatJoinedIsNotBlamedForWhatWasLoggedBefore) {
   EXPECT_EQ(test_->array->GetStatus().devices[kSsdCount].corrupt_chunks, 0U);
 }
 
+// Nor an SSD for the checkpoint that the one before it had.
+TEST_F(Heal, AnSsdThatJoinedIsNotBlamedForTheCheckpointBefore) {
+  for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+    CheckReport report;
+    const auto replace_and_scrub = [&]() -> Task<Status> {
+      Task<Status> fail = test_->array->FailDevice(ssd, "by hand");
+      Status status = co_await fail;
+      EPLOG_CO_TRY(status);
+      std::ranges::fill(test_->memory(ssd).bytes(), std::byte{0});
+      Task<Status> replace = test_->array->ReplaceDevice(ssd, *test_->Devices()[ssd]);
+      status = co_await replace;
+      EPLOG_CO_TRY(status);
+      Task<Status> scrub = ScrubInto(report);
+      co_return co_await scrub;
+    };
+    ASSERT_TRUE(RunTask(test_->loop, replace_and_scrub()).ok());
+    EXPECT_EQ(report.problems_found, 0U) << ssd;
+    EXPECT_EQ(test_->array->GetStatus().devices[ssd].corrupt_chunks, 0U) << ssd;
+    test_->Sleep(30'000'000);
+    ASSERT_EQ(test_->array->GetStatus().devices[ssd].state, DeviceState::kOk);
+  }
+}
+
 // A scrub does not look at the log of one that joins: what was met wrong there still is.
 TEST_F(Heal, NobodyIsFailedByCountWhereALogThatJoinedIsWrong) {
   test_->shape().auto_commit = false;

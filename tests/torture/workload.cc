@@ -258,6 +258,13 @@ Task<void> Workload::Scrub() {
       scene_.Violate("a scrub blames who did nothing: " + finding.Text());
     }
   }
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    const DeviceStatus& device = status.devices[i];
+    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i)) {
+      scene_.Violate(device.name + ", which did nothing, has wrong chunks counted: " +
+                     std::to_string(device.corrupt_chunks));
+    }
+  }
   if (report->lost != 0 && !tolerant_) {
     scene_.Violate("a scrub found data that is lost: " + report->findings.front().Text());
   }
