@@ -24,7 +24,7 @@ enum class EventKind : uint8_t {
   kNoSpare,           // a device is lost, and of the array's spares none that fits is left
   kCommitBehind,      // parity commit does not keep up: writes wait for it
   kScrubFinished,     // everything has been read and verified
-  kWritesDropped,     // an opening found writes that are not whole on the devices: they read as before
+  kWritesDropped,  // an opening found writes that are not whole on the devices: they read as before
 };
 
 // As scripts read them.

@@ -238,6 +238,7 @@ Task<void> ArrayImpl::TakeBack() {
       continue;
     }
     core_.members.Join(index, *away.device);
+    core_.has_checkpoint_from[i] = Core::kNoneYet;
     NoteShown(index, *away.device);
     superblocks_.Return(index, away.generation, away.damaged);
     core_.Tell(EventKind::kRebuildStarted, g.DeviceName(index),
@@ -259,9 +260,13 @@ void ArrayImpl::OpenBeyond() {
   if (assembly_.beyond.empty() && core_.log_damage.empty()) {
     return;
   }
+  // Who was out before did not go on with the others, unless they know nothing of that.
+  const Superblock& winner = assembly_.winner;
   uint32_t nowhere = 0;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    nowhere += assembly_.away[i].device == nullptr && !core_.members.live(DeviceIndex(i)) ? 1 : 0;
+    const bool was_out = winner.epoch == winner.base && !winner.members[i].is_live();
+    const bool is_here = assembly_.away[i].device != nullptr || core_.members.live(DeviceIndex(i));
+    nowhere += is_here || was_out ? 0 : 1;
     // A log device lacks what was logged since, and its place may bear anything.
     if (assembly_.away[i].device != nullptr && i < core_.geometry.n &&
         !core_.members.live(DeviceIndex(i))) {

@@ -252,9 +252,10 @@ Status CheckSameArray(const std::vector<FoundMember>& found) {
     }
     for (const FoundMember& other : found) {
       if (&other != &item && AreTwins(item, other)) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    who + " and " + other.device->name() + " are both " + Name(item) +
-                        " of this array; give one of them, the other --without its path");
+        return Fail(ErrorCode::kInvalidArgument, who + " and " + other.device->name() +
+                                                     " are both " + Name(item) +
+                                                     " of this array; give one of them, or mount "
+                                                     "with --without and the path of the other");
       }
     }
   }

@@ -119,7 +119,7 @@ class PageStream {
       if (status.ok() && Payload(core_, page, expected)) {
         co_return true;
       }
-      if ((core_.joining >> i & 1) == 0) {  // one that joins has it from the next full one on
+      if (core_.MustHavePagesOf(expected.generation, DeviceIndex(i))) {
         core_.members.CountCorrupt(DeviceIndex(i));
       }
     }

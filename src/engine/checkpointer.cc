@@ -191,6 +191,10 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   run.random = core_.random.Next();
   const uint64_t states = core_.states;
   run.ssd_mask = ChooseSsds(run.generation);
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    uint64_t& from = core_.has_checkpoint_from[i];
+    from = from == Core::kNoneYet && (run.ssd_mask >> i & 1) != 0 ? run.generation : from;
+  }
   run.first_block = NextBlock();
   Status status;
   {

@@ -105,6 +105,12 @@ struct Core {
   // By device, of log devices that joined: what lies before that place in the log was written while
   // they were not there, as far as is known.
   std::array<uint64_t, kMaxDevices> has_log_from{};
+  // And of SSDs: the first checkpoint, by its generation, that began while they were there.
+  static constexpr uint64_t kNoneYet = UINT64_MAX;
+  std::array<uint64_t, kMaxDevices> has_checkpoint_from{};
+  [[nodiscard]] bool MustHavePagesOf(uint64_t generation, DeviceIndex ssd) const {
+    return generation >= has_checkpoint_from[ssd.value];
+  }
   uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
   // Opened by force: chunks of records that are kept though they are not whole. By device, with the
   // slot's byte offset on SSDs, the chunk's place on log devices.

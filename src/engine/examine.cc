@@ -81,7 +81,7 @@ void SetAside(std::vector<FoundMember>& found, std::vector<ExaminedDevice>& devi
                            (other == age  ? "a superblock of the same age"
                             : other > age ? "a newer superblock"
                                           : "an older superblock") +
-                           "; give one of them, the other --without its path";
+                           "; give one of them, or mount with --without and the path of the other";
     return true;
   });
 }

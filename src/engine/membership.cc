@@ -347,6 +347,7 @@ void Membership::TakeIn(const Join& join) {
   joined_sequence_[index.value] = appender_.newest_sequence();
   joined_states_[index.value] = core_.states;
   core_.has_log_from[index.value] = appender_.next_place();
+  core_.has_checkpoint_from[index.value] = Core::kNoneYet;
   if (!core_.geometry.IsLog(index)) {
     core_.state->SetJoined(index, joined);
     core_.state->ForgetSsd(index);

@@ -106,7 +106,7 @@ Task<void> MetadataScrubber::CheckCheckpoint() {
     for (uint8_t i = 0; i < core_.geometry.n && Same(); ++i) {
       const DeviceIndex ssd(i);
       if ((pages.ssd_mask >> i & 1) == 0 || !core_.members.live(ssd) ||
-          (core_.joining >> i & 1) != 0) {
+          !core_.MustHavePagesOf(pages.first.generation, ssd)) {
         continue;
       }
       const std::function<void(uint64_t)> wrong = [&](uint64_t block) {

@@ -77,6 +77,7 @@ class Recovery {
   };
 
   Task<Status> AnalyseAll();
+  void NoteJoined();
   void ForgetReplaced();
   Task<Status> ReadRings();
   Task<Status> ReadRing(DeviceIndex ssd);

@@ -29,6 +29,7 @@ Task<Status> Recovery::Analyse() {
 }
 
 Task<Status> Recovery::AnalyseAll() {
+  NoteJoined();
   Task<Result<CheckpointRoot>> loading = LoadRoot(core_, assembly_.winner.checkpoint);
   Result<CheckpointRoot> root = co_await loading;
   EPLOG_CO_TRY(root);
@@ -55,6 +56,17 @@ Task<Status> Recovery::AnalyseAll() {
   status = Bear(CheckState(*core_.state, checkpoint_.place, position_.place));
   EPLOG_CO_TRY(status);
   co_return Bear(TakeSpace());
+}
+
+// Those that have joined and are not whole may have been given no page of the newest checkpoint
+// yet.
+void Recovery::NoteJoined() {
+  for (uint8_t i = 0; i < core_.geometry.n; ++i) {
+    const MemberState state = assembly_.winner.members[i].state;
+    if (state == MemberState::kJoining || state == MemberState::kReturning) {
+      core_.has_checkpoint_from[i] = Core::kNoneYet;
+    }
+  }
 }
 
 // By force what can be read is read: what is wrong with the rest is told and in nobody's way.

@@ -380,7 +380,8 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
     if (!core_.members.live(log)) {
       continue;
     }
-    if ((core_.joining >> log.value & 1) != 0) {
+    if ((core_.joining >> log.value & 1) != 0 ||
+        stripe.view.place < core_.has_log_from[log.value]) {
       // One that joined lacks what was logged before, until that is committed: nothing is wrong.
       if (!all) {
         Task<bool> looking = IsOnJoined(stripe, j);

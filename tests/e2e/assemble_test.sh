@@ -173,7 +173,7 @@ cp bad/ssd1 copy
 untouched bad run 3 "$EPLOG" assemble bad copy --json
 is "$(verdicts)" "[('copy', 'doubled', 'ssd1'), ('ssd1', 'doubled', 'ssd1')]"
 run 1 "$EPLOG" assemble bad copy -o one.toml
-has "ssd1 +doubled +$WORK/copy *: $WORK/bad/ssd1 says that too, with a superblock of the same age; give one of them, the other --without its path"
+has "ssd1 +doubled +$WORK/copy *: $WORK/bad/ssd1 says that too, with a superblock of the same age; give one of them, or mount with --without and the path of the other"
 refused_with "says that it is ssd1, and .* says that too"
 [ -e one.toml ] && die "written all the same"
 cp bad/ssd1 bad/ssd0

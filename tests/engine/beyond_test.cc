@@ -140,6 +140,34 @@ TEST_F(Beyond, SoManyAreMissingThatTheyMayHaveGoneOnAlone) {
   }
 }
 
+// Two of those that are missing had failed before, as is written down: the others are too few.
+TEST_F(Beyond, WhoHadFailedBeforeDidNotGoOnWithTheOthers) {
+  Make();
+  for (const uint32_t failed : {0U, 1U}) {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(failed, "by hand")).ok());
+  }
+  ASSERT_TRUE(test_->Close().ok());
+  uint32_t opened = 0;
+  for (uint32_t ssd = 2; ssd < kSsdCount; ++ssd) {
+    std::vector<uint32_t> missing;
+    for (uint32_t i = 0; i < kDevices - 1; ++i) {
+      if (i != ssd) {
+        missing.push_back(i);
+      }
+    }
+    auto array = Open(missing, true);
+    if (!array.ok()) {
+      continue;  // the checkpoint is not on every SSD
+    }
+    ++opened;
+    const auto report = RunTask(test_->loop, (*array)->FindLost());
+    ASSERT_TRUE(report.ok());
+    EXPECT_FALSE(report->left_behind) << ssd;
+    EXPECT_TRUE(RunTask(test_->loop, (*array)->Close()).ok());
+  }
+  EXPECT_GT(opened, 0U);
+}
+
 TEST_F(Beyond, WhatIsLostIsListedExactlyWhicheverThreeAreMissing) {
   for (const bool closed : {true, false}) {
     Make();

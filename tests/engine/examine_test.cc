@@ -210,8 +210,8 @@ TEST_F(Examine, CopyOfAMemberIsDoubled) {
   EXPECT_EQ(found.devices[3].verdict, MemberVerdict::kDoubled);
   EXPECT_EQ(found.devices.back().verdict, MemberVerdict::kDoubled);
   EXPECT_EQ(found.devices[3].why,
-            "copy3 says that too, with a superblock of the same age; give one of them, the other "
-            "--without its path");
+            "copy3 says that too, with a superblock of the same age; give one of them, or mount "
+            "with --without and the path of the other");
   EXPECT_EQ(found.arrays.front().missing, std::vector<std::string>{"ssd3"});
   EXPECT_NE(Refusal().find("ssd3 and copy3 are both ssd3"), std::string::npos) << Refusal();
 }

@@ -248,8 +248,8 @@ TEST_F(Returning, NotIfItFailsAtOnce) {
 TEST_F(Returning, ToAFullArrayThatIsWrittenTo) {
   reserve_percent_ = 1;
   SetUp();
-  const uint64_t size = test_->array->GetStatus().free_bytes +
-                        test_->array->GetVolume(volume_)->allocated_bytes;
+  const uint64_t size =
+      test_->array->GetStatus().free_bytes + test_->array->GetVolume(volume_)->allocated_bytes;
   ASSERT_TRUE(RunTask(test_->loop, test_->array->ResizeVolume(volume_, size)).ok());
   model_.resize(size, std::byte{0});
   const uint64_t stripes = size / kStripe;
