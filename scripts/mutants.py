@@ -3,8 +3,8 @@
 
 Breaks are drawn by universalmutator's rules for C++ over the rooms whose faults cost data. Each is built in a tree of its
 own; what compiles to the same code is drawn anew. Then 600 seeds of the torture (but for the front end, which it does not
-drive), the unit tests of the room, and those of what stands on it (BESIDES): one that fails, crashes or does not end
-has noticed. The score counts those that change behaviour; a survivor that changes none is listed with its reason in
+drive), the unit tests of the room, and those of what stands on it (BESIDES, TRIED_WHOLE): one that fails, crashes or does
+not end has noticed. The score counts those that change behaviour; a survivor that changes none is listed with its reason in
 tests/mutants/equivalent.json.
 
 A run that was cut short goes on where it was: what was judged is kept in build/mutants/seed-S.jsonl.
@@ -31,7 +31,11 @@ from pathlib import Path
 ROOMS = ["engine", "metadata", "space", "log", "frontend"]
 NOT_TORTURED = {"frontend"}
 # What else drives a room than the tests that bear its name.
-BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "log": ["engine_tests"], "frontend": ["serving_tests"]}
+BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "log": ["engine_tests"], "frontend": ["serving_tests", "cli_tests"]}
+# What of a room only shows in the whole program: scripts of tests/e2e.
+TRIED_WHOLE = {"frontend": ["cli_test.sh", "limits_test.sh", "spare_test.sh"]}
+# Whatever a broken program has mounted or left running goes with the test that started it.
+ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SEEDS = 600
 RULES = ["universal.rules", "c_like.rules", "cpp.rules"]
 # Neither a comment nor what only says something to people or to the compiler.
@@ -86,7 +90,7 @@ class Lane:
     def run(self, command, timeout=None, limited=False):
         """Exit status and output; None: it did not end."""
         with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(command, cwd=self.top, env=self.environment, stdin=subprocess.DEVNULL, stdout=out,
+            process = subprocess.Popen(ALONE + command if limited else command, cwd=self.top, env=self.environment, stdin=subprocess.DEVNULL, stdout=out,
                                        stderr=out, start_new_session=True, preexec_fn=bounded if limited else None)
             try:
                 status = process.wait(timeout)
@@ -110,7 +114,7 @@ class Lane:
         status, out = self.run(["cmake", "--preset", "check", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF"])
         if status == 0:
             targets = sorted({test for room in ROOMS for test in units_of(room)})
-            status, out = self.ninja("torture", *targets, jobs=os.cpu_count())
+            status, out = self.ninja("torture", "eplog", *targets, jobs=os.cpu_count())
         if status != 0:
             sys.exit(f"the sources do not build as they are: {out[-2000:]}")
 
@@ -141,14 +145,22 @@ class Lane:
         room = name.split("/")[1]
         torture = "torture", ["tests/torture/torture", "--seeds", str(SEEDS), "--first", "1", "--jobs", "1", "--stop-after", "1"]
         units = [(test, [f"tests/{test}", "--gtest_brief=1", "--gtest_fail_fast"]) for test in units_of(room)]
+        whole = [(script, ["bash", str(self.top / "tests/e2e" / script), str(self.build / "src/eplog")])
+                 for script in TRIED_WHOLE.get(room, [])]
         # What is quick comes first.
         yield from units[:-1]
         if room not in NOT_TORTURED:
             yield torture
         yield from units[-1:]
+        yield from whole
+
+    @staticmethod
+    def target_of(test):
+        return "eplog" if test.endswith(".sh") else test
 
     def test(self, command, timeout):
-        return self.run([str(self.build / command[0]), *command[1:]], timeout, limited=True)
+        program = command[0] if "/" not in command[0] else str(self.build / command[0])
+        return self.run([program, *command[1:]], timeout, limited=True)
 
     def judge(self, break_, usual):
         name, number, before, after = break_
@@ -166,7 +178,7 @@ class Lane:
             if code == whole:
                 return "same code", ""
             for test, command in self.tests_of(name):
-                status, out = self.ninja(test)
+                status, out = self.ninja(self.target_of(test))
                 if status != 0:
                     return "does not build", ""
                 status, out = self.test(command, usual[test] * PATIENCE + 60)
