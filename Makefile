@@ -13,13 +13,15 @@ CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
 SAID = if grep -l 'ERROR: \|WARNING: \|runtime error: ' build/$(1)/said.* 2>/dev/null; then \
   echo 'The sanitizer found something: see these files.'; exit 1; fi
 
-.PHONY: help run umount build test torture asan tsan tidy fuzz check-all mutants mends clean
+.PHONY: help run umount build test room lint torture asan tsan tidy fuzz check-all mutants mends clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      an array of eight SSDs and two log devices in ./array (files), mounted on ./mnt'
 	@echo 'make umount   stop it; everything is durable when this returns'
 	@echo 'make test     build and run all tests'
+	@echo 'make room ROOM=engine [FILTER=Heal.*]   build and run the unit tests of one room'
+	@echo 'make lint     formatting, clang-tidy over what changed last, what is tested and how'
 	@echo 'make build    the program: $(EPLOG)'
 	@echo 'make torture SEEDS=1000 [FIRST=1]   seeded crashes, judged by an oracle'
 	@echo 'make asan     all tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -52,6 +54,18 @@ test:
 	@cmake --preset check
 	@cmake --build --preset check --parallel $(JOBS)
 	@$(CTEST) --test-dir build/check
+
+ROOM ?= engine
+FILTER ?= *
+room:
+	@scripts/packages.sh build test
+	@cmake --preset check
+	@cmake --build --preset check --parallel $(JOBS) --target $(ROOM)_tests
+	@build/check/tests/$(ROOM)_tests --gtest_brief=1 --gtest_filter='$(FILTER)'
+
+lint:
+	@scripts/packages.sh build lint
+	@scripts/lint.py --jobs $(JOBS)
 
 torture:
 	@scripts/packages.sh build

@@ -1,9 +1,9 @@
 // The simulation of devices against the chains, wherever a chain can hold the assumptions; and what
 // must be so where none can.
 //
-// Intervals are of 99 %, so one in a hundred misses by right: a seed that does is no reason to widen
-// anything. Each comparison therefore takes fifteen seeds and allows for two misses; three come by
-// chance once in 2,400 comparisons. Everything is seeded: what passes once passes always.
+// Intervals are of 99 %, so one in a hundred misses by right: a seed that does is no reason to
+// widen anything. Each comparison therefore takes fifteen seeds and allows for two misses; three
+// come by chance once in 2,400 comparisons. Everything is seeded: what passes once passes always.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -135,8 +135,8 @@ void PlanRewrite(SeedPlan& plan, Random& random) {
   plan.auto_commit = false;
   plan.commit = {};
   plan.checkpoint = {};
-  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) +
-                   OneOf(random, {0, 0, 0, 16}) * plan.create.chunk_bytes;
+  plan.log_bytes =
+      MinLogBytes(plan.create.chunk_bytes) + OneOf(random, {0, 0, 0, 16}) * plan.create.chunk_bytes;
   plan.buffers = {};
   plan.probe_one_in = 4;
 }
