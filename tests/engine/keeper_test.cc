@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/task_group.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -230,6 +231,44 @@ TEST_F(Keeping, WhatALostLogProtectedIsCommitted) {
     test_->Sleep(10 * kSecond);
     EXPECT_EQ(Now().pending_chunks, 1U);
   }
+}
+
+// Who waits for log while nothing can be read for a moment is not refused: it is tried again first,
+// and longer than the moment lasts.
+TEST_F(Keeping, NobodyIsRefusedForReadErrorsOfAMoment) {
+  ArrayShape shape;
+  shape.n = 5;
+  shape.m = 1;
+  shape.ssd_bytes = uint64_t{6} << 20;
+  shape.log_bytes = uint64_t{1} << 20;
+  shape.auto_commit = false;  // only when somebody waits
+  Make(shape);
+  FillStripes(g_.stripes);
+  for (uint32_t device = 0; device < g_.devices(); ++device) {
+    test_->faulty(device).Add({.kinds = MaskOf(RequestKind::kRead), .from_then_on = true});
+  }
+  const auto failed = [&] {
+    uint64_t fired = 0;
+    for (uint32_t device = 0; device < g_.devices(); ++device) {
+      fired += test_->faulty(device).fired();
+    }
+    return fired;
+  };
+  TaskGroup group(test_->loop);
+  const uint64_t waits = test_->hooks().space_waits;
+  for (uint64_t chunk = 0; test_->hooks().space_waits == waits; ++chunk) {
+    ASSERT_LT(chunk, g_.log_blocks);
+    group.Start(test_->array->Write(volume_, chunk * kChunk, block_.span()));
+    test_->Sleep(500);
+  }
+  ASSERT_TRUE(test_->loop.RunUntil([&] { return failed() != 0; }));
+  test_->Sleep(2000);
+  for (uint32_t device = 0; device < g_.devices(); ++device) {
+    test_->faulty(device).Clear();
+  }
+  const Status written = RunTask(test_->loop, group.Wait());
+  EXPECT_TRUE(written.ok()) << written.error().ToString();
+  EXPECT_TRUE(HasCommitted());
 }
 
 }  // namespace
