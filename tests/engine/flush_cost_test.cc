@@ -81,6 +81,7 @@ class FlushCost : public ::testing::TestWithParam<JournalMode> {
 };
 
 TEST_P(FlushCost, ALoneUpdateWritesItsChunkAndAnEntryAndItsFlushARingBlock) {
+  std::vector<uint64_t> rings_on(kSsds);
   for (uint64_t chunk = 0; chunk < 24; ++chunk) {
     SCOPED_TRACE(chunk);
     Settle();
@@ -101,6 +102,7 @@ TEST_P(FlushCost, ALoneUpdateWritesItsChunkAndAnEntryAndItsFlushARingBlock) {
       const DeviceCounters& counters = test_.counter(i).counters();
       const bool ring = counters.writes > (i == ssd ? 1U : 0U);
       rings += ring ? 1 : 0;
+      rings_on[i] += ring ? 1 : 0;
       EXPECT_EQ(counters.flushes, i == ssd || ring ? 1U : 0U) << i;
     }
     EXPECT_EQ(rings, full() ? 1U : 0U);
@@ -119,6 +121,7 @@ TEST_P(FlushCost, ALoneUpdateWritesItsChunkAndAnEntryAndItsFlushARingBlock) {
     ASSERT_TRUE(Flush(0, kStripes * 4).ok());
     EXPECT_EQ(LogSum(&DeviceCounters::flushes), kLogs);
   }
+  EXPECT_EQ(rings_on, std::vector<uint64_t>(kSsds, full() ? 24 / kSsds : 0)) << "each in its turn";
 }
 
 // A hundred at once: one round of device flushes for all of them, and what their headers take.
