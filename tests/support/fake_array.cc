@@ -116,15 +116,27 @@ Task<Status> FakeArray::ResizeVolume(VolumeId id, uint64_t size_bytes) {
   if (size_bytes > kMaxVolumeBytes) {
     co_return Fail(ErrorCode::kInvalidArgument, "too large");
   }
-  volume->size_bytes = size_bytes;
+  Resize(*volume, size_bytes);
+  co_return OkStatus();
+}
+
+void FakeArray::Resize(Volume& volume, uint64_t size_bytes) {
+  volume.size_bytes = size_bytes;
   const uint64_t whole = size_bytes / kPage;
-  const auto cut = volume->pages.find(whole);
-  if (cut != volume->pages.end()) {
+  const auto cut = volume.pages.find(whole);
+  if (cut != volume.pages.end()) {
     const auto keep = static_cast<std::ptrdiff_t>(size_bytes % kPage);
     std::fill(cut->second.begin() + keep, cut->second.end(), std::byte{0});
   }
-  volume->pages.erase(volume->pages.lower_bound(DivideUp(size_bytes, kPage)), volume->pages.end());
-  co_return OkStatus();
+  volume.pages.erase(volume.pages.lower_bound(DivideUp(size_bytes, kPage)), volume.pages.end());
+}
+
+void FakeArray::SetSize(std::string_view name, uint64_t size_bytes) {
+  Resize(*Find(InfoOf(name)->id), size_bytes);
+}
+
+void FakeArray::Drop(std::string_view name) {
+  volumes_.erase(InfoOf(name)->id.value);
 }
 
 Task<Status> FakeArray::RenameVolume(VolumeId id, std::string new_name, bool replace) {
@@ -227,6 +239,14 @@ std::vector<VolumeInfo> FakeArray::Volumes() const {
 }
 
 std::optional<VolumeInfo> FakeArray::FindVolume(std::string_view name) const {
+  std::optional<VolumeInfo> found = InfoOf(name);
+  if (looked_up) {
+    looked_up(name);
+  }
+  return found;
+}
+
+std::optional<VolumeInfo> FakeArray::InfoOf(std::string_view name) const {
   for (const auto& [id, volume] : volumes_) {
     if (volume.name == name && !volume.hidden) {
       return InfoOf(id, volume);
@@ -324,9 +344,9 @@ Task<Status> FakeArray::Write(VolumeId id, uint64_t offset_bytes, std::span<cons
 }
 
 Task<Status> FakeArray::Trim(VolumeId id, uint64_t offset_bytes, uint64_t length_bytes,
-                             TrimMode /*mode*/) {
+                             TrimMode mode) {
   const Running running(in_flight_);
-  Status begun = co_await Begin({Op::kTrim, id, offset_bytes, length_bytes});
+  Status begun = co_await Begin({Op::kTrim, id, offset_bytes, length_bytes, mode});
   EPLOG_CO_TRY(begun);
   Volume* volume = Find(id);
   if (volume == nullptr) {

@@ -44,7 +44,8 @@ class FakeArray final : public Array {
     Op op;
     VolumeId volume;
     uint64_t offset_bytes;
-    uint64_t length_bytes;  // kResize: the new size
+    uint64_t length_bytes;             // kResize: the new size
+    TrimMode mode = TrimMode::kPunch;  // kTrim
   };
 
   explicit FakeArray(EventLoop& loop, uint64_t capacity_bytes = uint64_t{1} << 30);
@@ -53,8 +54,9 @@ class FakeArray final : public Array {
   // ---- behaviour
   uint64_t max_delay_us = 0;  // each answer comes after a random time up to this
   bool keep_data = true;      // false: writes go nowhere and reads are zeros, for measuring
-  std::function<Status(const Call&)> before;  // an error here is the answer
-  std::function<bool(const Call&)> hold;      // true: not answered yet; asked again and again
+  std::function<Status(const Call&)> before;        // an error here is the answer
+  std::function<bool(const Call&)> hold;            // true: not answered yet; asked again and again
+  std::function<void(std::string_view)> looked_up;  // once it is known who has the name
   std::vector<DeviceStatus> devices;
   std::set<const Device*> held;  // that are members
   // What becomes of a replacement; empty: there is no replacing.
@@ -71,6 +73,9 @@ class FakeArray final : public Array {
 
   // A volume that was there before.
   void AddVolume(std::string name, std::span<const std::byte> content);
+  // What another front end did, of which nobody was told.
+  void SetSize(std::string_view name, uint64_t size_bytes);
+  void Drop(std::string_view name);
   [[nodiscard]] std::vector<std::byte> Content(std::string_view name) const;
   [[nodiscard]] uint64_t Count(Op op) const;
   [[nodiscard]] size_t volume_count() const { return volumes_.size(); }  // hidden ones too
@@ -150,6 +155,8 @@ class FakeArray final : public Array {
   Task<Status> Begin(Call call);
   Task<Status> Settle();
   Volume* Find(VolumeId id);
+  [[nodiscard]] std::optional<VolumeInfo> InfoOf(std::string_view name) const;
+  void Resize(Volume& volume, uint64_t size_bytes);
   static void Hide(Volume& volume);
   [[nodiscard]] VolumeInfo InfoOf(uint32_t id, const Volume& volume) const;
   [[nodiscard]] uint64_t AllocatedBytes() const;
