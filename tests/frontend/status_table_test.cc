@@ -39,7 +39,7 @@ ArrayStatus DifferentStatus() {
   status.unstable_bytes = 705;
   status.slots_free_min = 31;
   status.slots_reserved = 32;
-  status.log_used_bytes = 250;
+  status.log_used_bytes = 800;
   status.log_size_bytes = 1000;
   status.traffic = DifferentFigures(101);
   status.lifetime = DifferentFigures(201);
@@ -93,7 +93,7 @@ exposure
   3 more SSDs may be lost now without losing anything
   2 more log devices may be lost now without losing anything
 space
-  log        250 B of 1000 B used (25.0 %)
+  log        800 B of 1000 B used (80.0 %)
   slots      31 free on the fullest SSD, 32 reserved for new versions
   memory     706 B of metadata for 42 slots and 43 pending
 traffic since the array was opened
@@ -124,7 +124,7 @@ TEST(WholeStatusTable, SaysWhatIsRareOnlyWhenItIsSo) {
   EXPECT_TRUE(Says(table, "  state      failed, read-only")) << table;
   EXPECT_TRUE(Says(table, "  STOPPED    acknowledges nothing: it is full")) << table;
   EXPECT_TRUE(Says(table, "  mounted    no")) << table;
-  EXPECT_TRUE(Says(table, "  log        250 B of 0 B used (0.0 %)")) << table;
+  EXPECT_TRUE(Says(table, "  log        800 B of 0 B used (0.0 %)")) << table;
   table = TableOf(DifferentStatus());
   for (const char* rare : {"read-only", "STOPPED", "rebuild "}) {
     EXPECT_EQ(table.find(rare), std::string::npos) << rare << "\n" << table;
