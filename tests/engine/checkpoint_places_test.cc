@@ -28,7 +28,7 @@ class CheckpointPlaces : public ::testing::Test {
     shape.n = n;
     shape.m = m;
     shape.ssd_bytes = ssd_bytes;
-    shape.log_bytes = uint64_t{2} << 20;
+    shape.log_bytes = uint64_t{1} << 20;
     test_ = std::make_unique<TestArray>(shape);
     Read();
     k_ = n - m;
@@ -158,16 +158,17 @@ class CheckpointPlaces : public ::testing::Test {
 
 // Round and round, whatever they hold and however it falls on the blocks of the area.
 TEST_F(CheckpointPlaces, EveryIncrementalOneLeavesRoomForAFullOne) {
-  for (const uint64_t filled : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
-    SCOPED_TRACE(filled);
-    Make(3, 1);
-    Write(0, chunks_ * filled / 4 + 1);
+  // Small areas: their end is reached before there are too many runs.
+  for (const uint64_t size : {uint64_t{4}, uint64_t{5}, uint64_t{6}, uint64_t{16}}) {
+    SCOPED_TRACE(size);
+    Make(3, 1, size << 19);
+    Write(0, chunks_ * size / 20);
     Checkpoint(CheckpointKind::kFull);
     uint64_t full = 0;
     uint64_t wraps = 0;
     uint64_t before = 0;
     for (int i = 0; i < 120; ++i) {
-      Touch(1 + random_.Below(i % 10 == 9 ? 120 : 3));
+      Touch(1 + random_.Below(i % 10 == 9 ? size * 8 : 3));
       Checkpoint(CheckpointKind::kIncremental);
       ASSERT_NO_FATAL_FAILURE(ExpectWhole(All()));
       full += root_.runs.size() == 1 ? 1 : 0;
@@ -192,11 +193,16 @@ TEST_F(CheckpointPlaces, EachSsdGetsAsManyAsTheOthers) {
     SCOPED_TRACE(n);
     Make(n, m);
     std::vector<uint64_t> copies(n, 0);
+    Read();
+    uint64_t before = superblock_.checkpoint.ssd_mask;
     for (uint32_t i = 0; i < 2 * n; ++i) {
       Touch(1);
       Checkpoint(CheckpointKind::kFull);
       ASSERT_NO_FATAL_FAILURE(ExpectWhole(All()));
       EXPECT_EQ(root_.runs.size(), 1U) << "a full one needs no other";
+      const uint64_t now = superblock_.checkpoint.ssd_mask;
+      EXPECT_EQ(Count(now & before), 2 * (m + 1) - std::min(n, 2 * (m + 1))) << "others each time";
+      before = now;
       for (uint32_t ssd = 0; ssd < n; ++ssd) {
         copies[ssd] += superblock_.checkpoint.ssd_mask >> ssd & 1;
       }
@@ -263,7 +269,7 @@ TEST_F(CheckpointPlaces, WhicheverIsCheaperInTheLongRun) {
   uint64_t full = 0;
   uint64_t longest = 0;
   for (int i = 0; i < 80; ++i) {
-    Touch(20);
+    Touch(60);
     Checkpoint(CheckpointKind::kAuto);
     ASSERT_NO_FATAL_FAILURE(ExpectWhole(All()));
     uint64_t since = 0;
