@@ -163,21 +163,6 @@ TEST(WhereMounted, AnotherUserDoesNotTakeItAway) {
   }
 }
 
-TEST(WhereMounted, AConnectionIsThereAsLongAsTheMount) {
-  EPLOG_NEEDS_FUSE();
-  dev_t device = 0;
-  {
-    ServedMount mount;
-    device = MountedDevice(mount.directory());
-    if (!std::filesystem::exists("/sys/fs/fuse/connections/" + std::to_string(minor(device)))) {
-      GTEST_SKIP() << "the kernel shows no connections here";
-    }
-    EXPECT_TRUE(ConnectionOf(device).has_value());
-    EXPECT_EQ(ConnectionOf(device), ConnectionOf(device));
-  }
-  EXPECT_EQ(ConnectionOf(device), std::nullopt);
-}
-
 // ---- where it is to be mounted
 
 TEST(MountPoints, AreResolved) {

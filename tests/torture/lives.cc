@@ -177,8 +177,10 @@ void World::Live() {
   work_->set_operations(budget);
   lying_.clear();
   failures_.fill(false);
-  scene_.suspect = [this](size_t device) {
-    return unreliable_.contains(static_cast<uint8_t>(device));
+  scene_.suspect = [this](size_t device, uint64_t since_us) {
+    const auto index = static_cast<uint8_t>(device);
+    return unreliable_.contains(index) &&
+           (!MayBeTrusted(index) || accused_until_us_[index] > since_us);
   };
   scene_.whole = [this] {
     coverage_.made_whole += rotten_.size();

@@ -237,6 +237,7 @@ Task<void> Workload::Scrub() {
   ++scene_.coverage.scrubs;
   Trace("scrub");
   const uint64_t begun = scene_.lies;
+  const uint64_t begun_us = loop_.NowUs();
   Task<Result<CheckReport>> scrubbing = array_.Scrub(true, Progress());
   const Result<CheckReport> report = co_await scrubbing;
   const bool busy = !report.ok() && report.error().code == ErrorCode::kBusy;
@@ -254,13 +255,15 @@ Task<void> Workload::Scrub() {
         std::find_if(status.devices.begin(), status.devices.end(),
                      [&finding](const auto& each) { return each.name == finding.device; });
     const auto index = static_cast<size_t>(device - status.devices.begin());
-    if (!tolerant_ && scene_.suspect && !scene_.suspect(index)) {
+    if (!tolerant_ && scene_.suspect && !scene_.suspect(index, begun_us)) {
       scene_.Violate("a scrub blames who did nothing: " + finding.Text());
     }
   }
   for (size_t i = 0; i < status.devices.size(); ++i) {
     const DeviceStatus& device = status.devices[i];
-    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i)) {
+    // Counted of the device that is there now.
+    constexpr uint64_t kNow = UINT64_MAX - 1;
+    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i, kNow)) {
       scene_.Violate(device.name + ", which did nothing, has wrong chunks counted: " +
                      std::to_string(device.corrupt_chunks));
     }

@@ -33,7 +33,7 @@ struct Scene {
   uint64_t hash = 0;                              // of every answer
   std::function<void(const std::string&)> trace;  // may be empty
   // May something on this device be wrong? Reliable ones never lie.
-  std::function<bool(size_t device)> suspect = nullptr;
+  std::function<bool(size_t device, uint64_t since_us)> suspect = nullptr;
   // Everything on all devices was found right, or put right, and written down.
   std::function<void()> whole = nullptr;
   // When the latest that had to wait, and was answered with success, began.

@@ -278,6 +278,11 @@ bool World::TryOpen(bool may_be_struck) {
   }
   stale_.insert(withheld.begin(), withheld.end());
   away_ = stale_;
+  std::erase_if(joined_, [&](uint8_t device) { return withheld.contains(device); });
+  accused_until_us_.clear();
+  for (const uint8_t device : unreliable_) {
+    accused_until_us_[device] = MayBeTrusted(device) ? 0 : kStill;
+  }
   Inspection inspection;
   inspection.devices = machine_->Except(withheld);
   for (size_t i = inspection.devices.size(); i > 1; --i) {
@@ -454,6 +459,8 @@ void World::MeetDoom(const Doom& doom) {
   }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
+  accused_until_us_[doom.device] = kStill;
+  joined_.erase(doom.device);
   if (inspecting_ != nullptr) {
     inspecting_->full_check = false;  // it would find what cannot be read
   }
@@ -512,6 +519,14 @@ Task<void> World::RepairMan() {
   }
 }
 
+// What is wrong on it is none of its doing: it holds what it was given, or has not been given it.
+bool World::MayBeTrusted(uint8_t device) const {
+  return (!stale_.contains(device) || joined_.contains(device)) && !rotten_.contains(device) &&
+         !lying_.contains(device) && !failed_flush_.contains(device) &&
+         !unheard_.contains(device) && !machine_->bus().ReadsBadly(device) &&
+         !machine_->bus().IsDead(device) && !machine_->bus().LosesSuperblocks(device);
+}
+
 // Beside one that lies or reads badly the owner takes out another, which is then rebuilt from it.
 Task<void> World::TakeOut() {
   std::vector<uint8_t> well;
@@ -549,6 +564,7 @@ Task<void> World::Replace(uint8_t device) {
   lying_.erase(device);
   failed_flush_.erase(device);
   failed_well_.erase(device);
+  joined_.insert(device);
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -556,6 +572,9 @@ Task<void> World::Replace(uint8_t device) {
   Say("replaced " + Names(plan_, {device}) + ": " +
       (status.ok() ? "joined" : status.error().ToString()));
   if (status.ok()) {
+    if (joined_.contains(device)) {
+      accused_until_us_[device] = machine_->loop().NowUs();
+    }
     ++coverage_.replaced;
     missed_.erase(device);
     blank_.erase(device);

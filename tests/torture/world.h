@@ -102,6 +102,7 @@ class World {
   void ChooseUnreliable();
   void GoBack();
   DeviceSet ChooseWithheld();
+  [[nodiscard]] bool MayBeTrusted(uint8_t device) const;
   [[nodiscard]] DeviceSet Forgetful() const;
   [[nodiscard]] bool TrustsAStaleDevice() const;
   void CheckFailedFlushes();
@@ -139,6 +140,11 @@ class World {
   DeviceSet missed_;                        // of them: missed an opening that succeeded
   DeviceSet rotten_;  // what they hold may be wrong: lied, and were not scrubbed since
   DeviceSet lying_;   // of them: still do
+  DeviceSet joined_;  // replacements, empty or of old content, to which nothing has happened since
+  // Until when it was not to be trusted, since this opening began: what was met on the one before
+  // it may be told after it was replaced.
+  static constexpr uint64_t kStill = UINT64_MAX;
+  std::map<uint8_t, uint64_t> accused_until_us_;
   std::map<uint8_t, PageImage> older_;  // copies of unreliable devices, taken between two lives
   DeviceSet unheard_;                   // a flush failed, and a kill came before anybody was told
   std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when the array was told
