@@ -22,7 +22,7 @@ SOURCES = ["src", "include", "tests", "bench"]
 CLOCK = re.compile(r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|time\.monotonic|time\.time)\b")
 COMPARED = re.compile(r"\b(EXPECT|ASSERT)_(LT|LE|GT|GE|NEAR)\b.*\b(elapsed|seconds|took|duration|now\(\))", re.I)
 LONGEST_FILE = 700
-MOST_TIDIED = 60
+MOST_TIDIED = 30
 
 
 def run(*command, **options):
