@@ -261,9 +261,9 @@ Task<void> Workload::Scrub() {
   }
   for (size_t i = 0; i < status.devices.size(); ++i) {
     const DeviceStatus& device = status.devices[i];
-    // Counted of the device that is there now.
-    constexpr uint64_t kNow = UINT64_MAX - 1;
-    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i, kNow)) {
+    // One that replaced another in this life may still be counted what was on its way to that one.
+    constexpr uint64_t kEver = 0;
+    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i, kEver)) {
       scene_.Violate(device.name + ", which did nothing, has wrong chunks counted: " +
                      std::to_string(device.corrupt_chunks));
     }
