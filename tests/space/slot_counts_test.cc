@@ -86,7 +86,8 @@ TEST_P(SlotRuns, AreInUseFromTheFirstToTheLastAndNotTwice) {
 TEST_P(SlotRuns, AreLentAsTheFirstThatIsLongEnough) {
   Random random(GetParam());
   const auto slots = static_cast<uint32_t>(random.Between(20, 300));
-  SlotSpace space(Ssds(2, slots));
+  const Geometry geometry = Ssds(2, slots);
+  SlotSpace space(geometry);
   space.NoteFreed();
   // 0: in use, 1: free, 2: free for a while, 3: free for long.
   std::vector<int> is(slots, 1);
@@ -153,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, SlotRuns, ::testing::Range(uint64_t{1}, uint64_t
 
 // Nobody is told of slots if nobody asked to have them noted.
 TEST(SlotCounts, WithoutNotesNothingIsLongFree) {
-  SlotSpace space(Ssds(2, 100));
+  const Geometry geometry = Ssds(2, 100);
+  SlotSpace space(geometry);
   space.Unclaim(kFirst, space.Claim(kFirst));
   space.AgeFreed();
   EXPECT_FALSE(space.any_freed());
@@ -162,7 +164,8 @@ TEST(SlotCounts, WithoutNotesNothingIsLongFree) {
 }
 
 TEST(SlotCounts, OfWhatWaitsAreKeptForEachSsd) {
-  SlotSpace space(Ssds(3, 100));
+  const Geometry geometry = Ssds(3, 100);
+  SlotSpace space(geometry);
   const DeviceIndex third(2);
   const auto claim = [&](DeviceIndex ssd, int count) {
     std::vector<Freed> slots;
@@ -208,7 +211,8 @@ TEST(SlotCounts, OfWhatWaitsAreKeptForEachSsd) {
 
 // With a replacement what waited on the one before is gone, on the others it waits still.
 TEST(SlotCounts, OfAReplacementBeginAnew) {
-  SlotSpace space(Ssds(2, 70));
+  const Geometry geometry = Ssds(2, 70);
+  SlotSpace space(geometry);
   std::vector<Freed> freed;
   for (int i = 0; i < 10; ++i) {
     freed.push_back({kFirst, space.Claim(kFirst)});
@@ -231,7 +235,8 @@ TEST(SlotCounts, OfAReplacementBeginAnew) {
 // A slot counts as taken again once the last one has been handed out, and not before.
 TEST(SlotCounts, OfSlotsTakenAgainBeginAfterTheLast) {
   for (const uint32_t slots : {64U, 100U, 128U}) {
-    SlotSpace space(Ssds(2, slots));
+    const Geometry geometry = Ssds(2, slots);
+    SlotSpace space(geometry);
     for (uint32_t i = 0; i < slots; ++i) {
       EXPECT_EQ(space.reuses(), i == slots ? 1U : 0U) << i;
       static_cast<void>(space.Claim(kFirst));
@@ -243,7 +248,8 @@ TEST(SlotCounts, OfSlotsTakenAgainBeginAfterTheLast) {
     EXPECT_EQ(space.reuses(), before + 1);
   }
   // Or at once, for who tests what then happens.
-  SlotSpace space(Ssds(2, 100));
+  const Geometry geometry = Ssds(2, 100);
+  SlotSpace space(geometry);
   space.set_lowest_first(true);
   space.Unclaim(kFirst, space.Claim(kFirst));
   EXPECT_EQ(space.Claim(kFirst).value, 0U);
@@ -252,7 +258,8 @@ TEST(SlotCounts, OfSlotsTakenAgainBeginAfterTheLast) {
 
 // Of a large array: a bit a slot, and what waits.
 TEST(SlotCounts, OfMemoryAreWhatTheAllocationMapTakes) {
-  SlotSpace space(Ssds(4, 6400));
+  const Geometry geometry = Ssds(4, 6400);
+  SlotSpace space(geometry);
   EXPECT_EQ(space.memory_bytes(), 4 * 6400 / 8U);
   space.FreedBy(1, std::vector<Freed>{{kFirst, space.Claim(kFirst)}});
   EXPECT_GT(space.memory_bytes(), 4 * 6400 / 8U);
