@@ -57,11 +57,11 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
   if (before_io_) {
     before_io_(device, IoKind::kRead);
   }
-  MemberCounters& counters = counters_[device.value];
   const uint64_t start = loop_.NowUs();
-  Device* const asked = devices_[device.value];
-  Task<Status> read = asked->Read(offset_bytes, into);
+  const Asked asked = Ask(device);
+  Task<Status> read = asked.device->Read(offset_bytes, into);
   Status status = co_await read;
+  MemberCounters& counters = CountersOf(asked);
   const uint64_t took_us = loop_.NowUs() - start;
   counters.latency.Add(took_us);
   counters.busy_us += took_us;
@@ -75,7 +75,7 @@ Task<Status> MemberSet::Read(DeviceIndex device, uint64_t offset_bytes,
     ++counters.read_errors;
     status.error().device = device.value;
     if (status.error().code == ErrorCode::kDeviceFailed) {
-      Failed(device, asked, status.error(), true);
+      Failed(asked, status.error(), true);
     }
   }
   co_return status;
@@ -108,11 +108,11 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
   if (before_io_) {
     before_io_(device, kind);
   }
-  MemberCounters& counters = counters_[device.value];
   const uint64_t start = loop_.NowUs();
-  Device* const asked = devices_[device.value];
-  Task<Status> write = asked->Write(offset_bytes, from);
+  const Asked asked = Ask(device);
+  Task<Status> write = asked.device->Write(offset_bytes, from);
   Status status = co_await write;
+  MemberCounters& counters = CountersOf(asked);
   const uint64_t took_us = loop_.NowUs() - start;
   counters.latency.Add(took_us);
   counters.busy_us += took_us;
@@ -121,7 +121,7 @@ Task<Status> MemberSet::Write(DeviceIndex device, uint64_t offset_bytes,
     counters.bytes_written += TotalBytes(from);
   } else {
     ++counters.write_errors;
-    Failed(device, asked, status.error());
+    Failed(asked, status.error());
   }
   co_return status;
 }
@@ -138,16 +138,17 @@ void MemberSet::Lose(DeviceIndex device, const Error& why) {
 
 void MemberSet::Join(DeviceIndex index, Device& device) {
   devices_[index.value] = &device;
+  ++joined_[index.value];
   counters_[index.value] = {};
   flush_failed_ &= ~(uint64_t{1} << index.value);
   failed_ &= ~(uint64_t{1} << index.value);
 }
 
-// A write or flush has failed on `asked`, or a read as nothing else would. Another may have its
-// place by now, which is not to blame.
-void MemberSet::Failed(DeviceIndex device, const Device* asked, Error& error, bool reads) {
+// A write or flush has failed, or a read as nothing else would.
+void MemberSet::Failed(const Asked& asked, Error& error, bool reads) {
+  const DeviceIndex device = asked.index;
   error.device = device.value;
-  const bool gone = devices_[device.value] != asked;
+  const bool gone = devices_[device.value] != asked.device || IsReplaced(asked);
   const bool below = error.code == ErrorCode::kNoSpace || error.code == ErrorCode::kShutdown;
   failed_ |= !gone && !below && !reads ? uint64_t{1} << device.value : 0;
   if (on_loss_ && (gone || !below)) {
@@ -171,10 +172,11 @@ Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes, uint6
     before_io_(device, IoKind::kDiscard);
   }
   ++counters_[device.value].discards;
-  Task<Status> discard = devices_[device.value]->Discard(offset_bytes, length_bytes);
+  const Asked asked = Ask(device);
+  Task<Status> discard = asked.device->Discard(offset_bytes, length_bytes);
   Status status = co_await discard;
   if (status.ok()) {
-    counters_[device.value].bytes_discarded += length_bytes;
+    CountersOf(asked).bytes_discarded += length_bytes;
   }
   co_return status;
 }
@@ -186,26 +188,25 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (before_io_) {
     before_io_(device, IoKind::kFlush);
   }
-  MemberCounters& counters = counters_[device.value];
   if ((flush_failed_ >> device.value & 1) != 0) {
     // I7: what an earlier flush lost, a later one that succeeds would pretend to have kept.
     co_return NotLive(device);
   }
-  ++counters.flushes;
+  ++counters_[device.value].flushes;
   if (drop_flushes_) {
     co_return OkStatus();
   }
-  Device* const asked = devices_[device.value];
-  Task<Status> flush = asked->Flush();
+  const Asked asked = Ask(device);
+  Task<Status> flush = asked.device->Flush();
   Status status = co_await flush;
   if (!status.ok() && retry_flushes_) {
-    Task<Status> again = asked->Flush();
+    Task<Status> again = asked.device->Flush();
     status = co_await again;
   }
   if (!status.ok()) {
-    flush_failed_ |= devices_[device.value] == asked ? uint64_t{1} << device.value : 0;
-    ++counters.write_errors;
-    Failed(device, asked, status.error());
+    flush_failed_ |= IsReplaced(asked) ? 0 : uint64_t{1} << device.value;
+    ++CountersOf(asked).write_errors;
+    Failed(asked, status.error());
   }
   co_return status;
 }

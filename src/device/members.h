@@ -61,6 +61,7 @@ class MemberSet {
   MemberSet(EventLoop& loop, std::vector<Device*> devices)
       : loop_(loop), devices_(std::move(devices)) {
     counters_.resize(devices_.size());
+    joined_.resize(devices_.size());
   }
 
   void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
@@ -112,13 +113,30 @@ class MemberSet {
   [[nodiscard]] uint64_t failed_mask() const { return failed_; }
 
  private:
+  // Whom a request was sent to: by its end another may be in that place, and it is not about that.
+  struct Asked {
+    DeviceIndex index;
+    Device* device;
+    uint64_t joined;
+  };
+  [[nodiscard]] Asked Ask(DeviceIndex index) const {
+    return {index, devices_[index.value], joined_[index.value]};
+  }
+  [[nodiscard]] bool IsReplaced(const Asked& asked) const {
+    return joined_[asked.index.value] != asked.joined;
+  }
+  MemberCounters& CountersOf(const Asked& asked) {
+    return IsReplaced(asked) ? of_replaced_ : counters_[asked.index.value];
+  }
   Task<Status> FlushOne(DeviceIndex device);
-  void Failed(DeviceIndex device, const Device* asked, Error& error, bool reads = false);
+  void Failed(const Asked& asked, Error& error, bool reads = false);
   void ApplyOverlay(DeviceIndex device, uint64_t offset_bytes, std::span<const iovec> into) const;
 
   EventLoop& loop_;
   std::vector<Device*> devices_;
   std::vector<MemberCounters> counters_;
+  MemberCounters of_replaced_;    // what was on its way when others took their places
+  std::vector<uint64_t> joined_;  // by device: how often one took its place
   BeforeIo before_io_;
   OnLoss on_loss_;
   bool drop_flushes_ = false;

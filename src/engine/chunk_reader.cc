@@ -45,9 +45,9 @@ void Pins::Release() {
 }
 
 // While the array is being opened this looks at what was last written before a crash: torn writes
-// are no fault of their devices.
-void ChunkReader::Blame(DeviceIndex device) {
-  if (appender_ != nullptr) {
+// are no fault of their devices. Nor is it one of who joined meanwhile, who was never given that.
+void ChunkReader::Blame(DeviceIndex device, uint64_t states) {
+  if (appender_ != nullptr && core_.IsCurrent(device, states)) {
     core_.members.CountCorrupt(device);
   }
 }
@@ -58,7 +58,7 @@ void ChunkReader::NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word) 
   }
 }
 
-Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
+Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, uint64_t states,
                                    std::span<std::byte> into) {
   if (word.is_zero() || (word.is_absent() && core_.canary(Canary::kAbsentIsZero))) {
     std::memset(into.data(), 0, into.size());
@@ -77,7 +77,7 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
     error.message = "a chunk's checksum is wrong";
     error.device = ssd.value;
     error.offset_bytes = static_cast<int64_t>(offset);
-    Blame(ssd);
+    Blame(ssd, states);
     co_return Fail(std::move(error));
   }
   co_return OkStatus();
@@ -86,12 +86,13 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
 Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
                                        std::span<std::byte> into) {
   const DeviceIndex log = core_.geometry.LogDevice(j);
+  const uint64_t states = core_.states;
   Task<Status> read = ReadLog(core_.members, core_.geometry, log, place, into);
   Status status = co_await read;
   EPLOG_CO_TRY(status);
   if (core_.checksum(into) != crc) {
     if (place >= core_.has_log_from[log.value]) {
-      Blame(log);
+      Blame(log, states);
     }
     co_return Fail(ErrorCode::kCorrupt, "a log chunk's checksum is wrong");
   }
@@ -121,7 +122,8 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     const RowWord found = core_.state->Latest(chunk);
     Pins pins(core_);
     pins.Add(core_.geometry.SsdOf(chunk), found.word);
-    Task<Status> direct = ReadSlot(core_.geometry.SsdOf(chunk), found.word, found.crc, into);
+    Task<Status> direct =
+        ReadSlot(core_.geometry.SsdOf(chunk), found.word, found.crc, core_.states, into);
     const Status status = co_await direct;
     if (status.ok()) {
       co_return OkStatus();
@@ -187,7 +189,7 @@ Task<Status> ChunkReader::DecodeCommitted(ChunkIndex chunk, std::span<std::byte>
     buffers.push_back(core_.pool.Get(core_.geometry.chunk_bytes));
     data.push_back(buffers.back().span());
   }
-  Task<Status> read = ReadRow(stripe, words, data);
+  Task<Status> read = ReadRow(stripe, words, core_.states, data);
   Status status = co_await read;
   EPLOG_CO_TRY(status);
   std::memcpy(into.data(), data[core_.geometry.IndexInStripe(chunk)].data(), into.size());
@@ -195,12 +197,13 @@ Task<Status> ChunkReader::DecodeCommitted(ChunkIndex chunk, std::span<std::byte>
 }
 
 Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> words,
-                                  std::span<const std::span<std::byte>> data, uint64_t* rebuilt) {
+                                  uint64_t states, std::span<const std::span<std::byte>> data,
+                                  uint64_t* rebuilt) {
   const Geometry& g = core_.geometry;
   uint64_t bad = 0;
   TaskGroup group(core_.loop);
   for (uint32_t i = 0; i < g.k(); ++i) {
-    Task<Status> read = ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, data[i]);
+    Task<Status> read = ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, states, data[i]);
     group.Start(NoteFailure(std::move(read), bad, i));
   }
   Task<Status> all_data = group.Wait();
@@ -215,7 +218,7 @@ Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> w
     if (i >= g.k()) {
       parity.push_back(core_.pool.Get(g.chunk_bytes));
       Task<Status> read =
-          ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, parity.back().span());
+          ReadSlot(g.SsdOf(stripe, i), words[i].word, words[i].crc, states, parity.back().span());
       group.Start(NoteFailure(std::move(read), bad, i));
     }
     chunks[i] = i < g.k() ? data[i].data() : parity.back().data();
@@ -256,7 +259,8 @@ Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view,
   TaskGroup group(core_.loop);
   for (uint32_t i = 0; i < d; ++i) {
     const LogStripeMember& member = view.members[i];
-    Task<Status> read = ReadSlot(g.SsdOf(member.chunk), member.word, member.crc, data[i]);
+    Task<Status> read =
+        ReadSlot(g.SsdOf(member.chunk), member.word, member.crc, core_.states, data[i]);
     group.Start(NoteFailure(std::move(read), bad, i));
   }
   std::vector<Buffer> logs;

@@ -48,15 +48,18 @@ class ChunkReader {
   Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);
 
   // One slot, checked against its CRC. kCorrupt, kIo or kDeviceFailed if it cannot be had directly.
-  Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, std::span<std::byte> into);
+  // `states`: Core::states when the word was looked up; who joined since is not to blame.
+  Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, uint64_t states,
+                        std::span<std::byte> into);
 
-  // All k data chunks of a row whose words are given (n of them; pinned by the caller), decoding
-  // what is missing. data[i] is written. `rebuilt`, if given, gets the positions (data and parity)
-  // that were not readable.
-  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words,
+  // All k data chunks of a row whose words are given (n of them; looked up under `states` and
+  // pinned by the caller), decoding what is missing. data[i] is written. `rebuilt`, if given, gets
+  // the positions (data and parity) that were not readable.
+  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words, uint64_t states,
                        std::span<const std::span<std::byte>> data, uint64_t* rebuilt = nullptr);
 
-  // All members of a log stripe, decoding what is missing (pinned by the caller). `rebuilt`: bits 0
+  // All members of a log stripe, decoding what is missing (just looked up, and pinned by the
+  // caller). `rebuilt`: bits 0
   // ... members-1, then log devices. Chunks are written to data[i].
   Task<Status> ReadLogStripe(const LogStripeView& view, std::span<const std::span<std::byte>> data,
                              uint64_t* rebuilt = nullptr);
@@ -75,7 +78,7 @@ class ChunkReader {
   Task<Status> DecodeLatest(ChunkIndex chunk, std::span<std::byte> into);
   Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
   Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);
-  void Blame(DeviceIndex device);
+  void Blame(DeviceIndex device, uint64_t states);
   void NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word);
 
   Core& core_;

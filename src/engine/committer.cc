@@ -19,9 +19,8 @@ struct Committer::Install {
   KeyedLocks::Guard lock;
   Pins pins;
   RecordWrite record;
-  uint64_t states = 0;  // under which it was taken
-  bool ready = false;   // the record is to be submitted
-  Status status;        // why it is not
+  bool ready = false;  // the record is to be submitted
+  Status status;       // why it is not
 };
 
 namespace {
@@ -194,7 +193,7 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32
 // Versions that are stable and still the latest; a newer write during the commit stays pending.
 bool Committer::TakeVersions(Install& install) {
   const Geometry& g = core_.geometry;
-  install.states = core_.states;
+  install.change.states = core_.states;
   RowRecord row;
   row.stripe = install.change.stripe;
   for (uint32_t i = 0; i < g.n; ++i) {
@@ -246,13 +245,13 @@ Task<Status> Committer::Prepare(Install& install) {
     }
     co_return OkStatus();
   }
-  if (install.states != core_.states) {
+  if (install.change.states != core_.states) {
     co_return OkStatus();  // the devices have changed: its turn comes again
   }
   Task<Status> write = WriteParity(install, parity);
   status = co_await write;
   EPLOG_CO_TRY(status);
-  install.record.states = install.states;
+  install.record.states = install.change.states;
   install.ready = true;
   co_return OkStatus();
 }
@@ -263,7 +262,7 @@ void Committer::GiveUp(Install& install) {
   for (const RowChange& change : row.changes) {
     const DeviceIndex ssd = core_.geometry.SsdOf(row.stripe, change.index);
     if (change.index >= core_.geometry.k() && change.word.has_slot() &&
-        core_.IsCurrent(ssd, install.states)) {
+        core_.IsCurrent(ssd, install.change.states)) {
       core_.space.Unclaim(ssd, change.word.slot());
     }
   }

@@ -86,6 +86,24 @@ Task<void> Healer::EndScrub(bool all_right) {
   co_await judging;
 }
 
+// What is found on one that joins is not held against it.
+void Healer::CountWrong(DeviceIndex device) {
+  WrongChunks& wrong = wrong_chunks_[device.value];
+  if ((core_.joining >> device.value & 1) != 0) {
+    wrong = {};
+    return;
+  }
+  if (!core_.IsCurrent(device, wrong.states)) {
+    wrong = {.count = 0, .states = core_.states};
+  }
+  ++wrong.count;
+}
+
+uint64_t Healer::WrongChunksOf(DeviceIndex device) const {
+  const WrongChunks& wrong = wrong_chunks_[device.value];
+  return core_.IsCurrent(device, wrong.states) ? wrong.count : 0;
+}
+
 uint32_t Healer::WrongBeside(DeviceIndex device) const {
   uint32_t count = 0;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
@@ -102,16 +120,13 @@ Task<void> Healer::JudgeDevices() {
   const OpenOptions& options = core_.options;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex device(i);
-    if (!core_.members.live(device) || (core_.joining >> i & 1) != 0) {
-      wrong_chunks_[i] = 0;  // its successor begins anew
-    }
     if (scrubbed_ || closing_ || core_.devices_not_ok() != 0 ||
         WrongBeside(device) >= core_.geometry.m) {
       continue;
     }
     const MemberCounters& counters = core_.members.counters(device);
-    const auto many = [this, i](uint64_t counted, uint64_t most) {
-      return most != 0 && counted >= most && wrong_chunks_[i] >= most;
+    const auto many = [this, device](uint64_t counted, uint64_t most) {
+      return most != 0 && counted >= most && WrongChunksOf(device) >= most;
     };
     const bool unreadable = many(counters.read_errors, options.max_read_errors);
     const bool wrong = many(counters.corrupt_chunks, options.max_corrupt_chunks);
@@ -217,7 +232,8 @@ Task<bool> Healer::PendingIsRight(ChunkIndex chunk) {
   Pins pins(core_);
   pins.Add(ssd, pending->word);
   const Buffer content = core_.pool.Get(core_.geometry.chunk_bytes);
-  Task<Status> read = reader_.ReadSlot(ssd, pending->word, pending->crc, content.span());
+  Task<Status> read =
+      reader_.ReadSlot(ssd, pending->word, pending->crc, core_.states, content.span());
   const Status status = co_await read;
   co_return status.ok() || !core_.members.live(ssd);
 }
@@ -283,7 +299,7 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
 }
 
 void Healer::Tell(EventKind kind, StripeIndex stripe, uint32_t index) {
-  ++wrong_chunks_[core_.geometry.SsdOf(stripe, index).value];
+  CountWrong(core_.geometry.SsdOf(stripe, index));
   core_.Tell(EventOf(*core_.state, kind, stripe, index,
                      kind == EventKind::kCorruptionHealed ? "was wrong and has been written anew"
                                                           : "is wrong and cannot be decoded"));

@@ -71,6 +71,8 @@ class Healer {
   Task<bool> PendingIsRight(ChunkIndex chunk);
   Task<void> JudgeDevices();
   // Of others than this device something was wrong since all was right: more of theirs may be.
+  void CountWrong(DeviceIndex device);
+  [[nodiscard]] uint64_t WrongChunksOf(DeviceIndex device) const;
   [[nodiscard]] uint32_t WrongBeside(DeviceIndex device) const;
   void Tell(EventKind kind, StripeIndex stripe, uint32_t index);
 
@@ -89,8 +91,12 @@ class Healer {
   std::unordered_set<uint32_t> known_;  // reported, or found to be beyond healing
   bool closing_ = false;
   // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
-  // that is read again and again is one.
-  std::array<uint64_t, kMaxDevices> wrong_chunks_{};
+  // that is read again and again is one. Under core_.states, for its successor begins anew.
+  struct WrongChunks {
+    uint64_t count = 0;
+    uint64_t states = 0;
+  };
+  std::array<WrongChunks, kMaxDevices> wrong_chunks_{};
   // How often something of each device was wrong, whoever met it, when a scrub began; and
   // core_.states then, for its successor begins anew.
   struct Met {

@@ -67,10 +67,10 @@ bool ParityMaker::DeltaPays(const Change& change) const {
   return delta < all;
 }
 
-Task<Status> ParityMaker::ReadCounted(StripeIndex stripe, uint32_t index, RowWord word,
+Task<Status> ParityMaker::ReadCounted(const Change& change, uint32_t index, RowWord word,
                                       std::span<std::byte> into) {
-  Task<Status> read =
-      reader_.ReadSlot(core_.geometry.SsdOf(stripe, index), word.word, word.crc, into);
+  Task<Status> read = reader_.ReadSlot(core_.geometry.SsdOf(change.stripe, index), word.word,
+                                       word.crc, change.states, into);
   Status status = co_await read;
   if (status.ok() && word.word.has_slot()) {
     core_.traffic.commit_read_bytes += core_.geometry.chunk_bytes;
@@ -92,15 +92,14 @@ Task<bool> ParityMaker::ByDelta(const Change& change, std::vector<Buffer>& parit
     changed.push_back(i);
     old.push_back(core_.pool.Get(g.chunk_bytes));
     now.push_back(core_.pool.Get(g.chunk_bytes));
-    group.Start(ReadCounted(change.stripe, i, change.old_words[i], old.back().span()));
-    group.Start(ReadCounted(change.stripe, i, change.words[i], now.back().span()));
+    group.Start(ReadCounted(change, i, change.old_words[i], old.back().span()));
+    group.Start(ReadCounted(change, i, change.words[i], now.back().span()));
   }
   std::array<std::byte*, kMaxParity> chunks{};
   for (uint32_t j = 0; j < g.m; ++j) {
     parity.push_back(core_.pool.Get(g.chunk_bytes));
     chunks[j] = parity.back().data();
-    group.Start(
-        ReadCounted(change.stripe, g.k() + j, change.old_words[g.k() + j], parity.back().span()));
+    group.Start(ReadCounted(change, g.k() + j, change.old_words[g.k() + j], parity.back().span()));
   }
   Task<Status> all = group.Wait();
   const Status status = co_await all;
@@ -159,7 +158,7 @@ Task<Status> ParityMaker::ReadVersions(const Change& change,
     buffers.push_back(core_.pool.Get(g.chunk_bytes));
     old.push_back(buffers.back().span());
   }
-  Task<Status> row = reader_.ReadRow(change.stripe, change.old_words, old);
+  Task<Status> row = reader_.ReadRow(change.stripe, change.old_words, change.states, old);
   status = co_await row;
   EPLOG_CO_TRY(status);
   for (uint32_t i = 0; i < g.k(); ++i) {
@@ -174,7 +173,7 @@ Task<Status> ParityMaker::ReadVersion(const Change& change, uint32_t index,
                                       std::span<std::byte> into, uint64_t& bad) {
   const Geometry& g = core_.geometry;
   const RowWord word = change.words[index];
-  Task<Status> read = ReadCounted(change.stripe, index, word, into);
+  Task<Status> read = ReadCounted(change, index, word, into);
   const Status status = co_await read;
   if (status.ok()) {
     co_return OkStatus();

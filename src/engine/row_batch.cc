@@ -49,6 +49,7 @@ void RowBatch::Add(StripeIndex stripe) {
   const Geometry& g = core_.geometry;
   Row& row = rows_.emplace_back();
   row.stripe = stripe;
+  row.states = core_.states;
   row.first_parity_ssd = g.FirstParitySsd(stripe);
   for (uint32_t i = 0; i < g.n; ++i) {
     row.words[i] = core_.state->rows.Get(stripe, i);
@@ -195,7 +196,7 @@ Task<Status> RowBatch::ReadOne(Place place) {
   Row& row = rows_[place.at];
   const RowWord word = row.words[place.index];
   Task<Status> read =
-      reader_.ReadSlot(place.ssd, word.word, word.crc, Chunk(place.at, place.index));
+      reader_.ReadSlot(place.ssd, word.word, word.crc, row.states, Chunk(place.at, place.index));
   const Status status = co_await read;
   if (status.ok()) {
     row.valid |= Bit(place.index);
@@ -211,7 +212,7 @@ void RowBatch::Verify(const Place& place) {
     row.valid |= Bit(place.index);
   } else {
     row.bad |= Bit(place.index);
-    core_.members.CountCorrupt(place.ssd);
+    NoteCorrupt(row, place.ssd);
   }
 }
 
@@ -261,9 +262,17 @@ uint64_t RowBatch::WrongParity(size_t at) const {
   return wrong;
 }
 
+// Not of who joined since, who never had it.
+void RowBatch::NoteCorrupt(const Row& row, DeviceIndex ssd) {
+  if (core_.IsCurrent(ssd, row.states)) {
+    core_.members.CountCorrupt(ssd);
+  }
+}
+
 void RowBatch::CountWrong(size_t at, uint64_t positions) {
   for (uint64_t mask = positions; mask != 0; mask &= mask - 1) {
-    core_.members.CountCorrupt(SsdOf(rows_[at], static_cast<uint32_t>(std::countr_zero(mask))));
+    const Row& row = rows_[at];
+    NoteCorrupt(row, SsdOf(row, static_cast<uint32_t>(std::countr_zero(mask))));
   }
 }
 

@@ -25,8 +25,9 @@ class RowBatch {
     StripeIndex stripe;
     uint32_t first_parity_ssd = 0;
     std::array<RowWord, kMaxSsds> words{};
-    uint64_t valid = 0;  // mask of positions: the content is here, and its CRC is right
-    uint64_t bad = 0;    // there is a device that should have it, and it is wrong or unreadable
+    uint64_t states = 0;  // Core::states when these were looked up
+    uint64_t valid = 0;   // mask of positions: the content is here, and its CRC is right
+    uint64_t bad = 0;     // there is a device that should have it, and it is wrong or unreadable
   };
 
   void Add(StripeIndex stripe);
@@ -73,6 +74,7 @@ class RowBatch {
   Task<Status> WriteSideBySide(std::span<const Place> places);
   Task<Status> ReadOne(Place place);
   void Verify(const Place& place);
+  void NoteCorrupt(const Row& row, DeviceIndex ssd);
   void Wanted(size_t at, uint32_t index, std::vector<Place>& places);
   [[nodiscard]] std::vector<iovec> Parts(std::span<const Place> places) const;
 

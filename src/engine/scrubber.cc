@@ -311,6 +311,7 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
 struct Scrubber::LogStripe {
   Span span;
   LogStripeView view;
+  uint64_t states = 0;                       // Core::states when it was looked up
   std::vector<Buffer> chunks;                // members, then log chunks
   std::vector<std::optional<size_t>> found;  // by member: its finding
   uint64_t valid = 0;
@@ -324,7 +325,7 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   if (!core_.state->pending.IsLive(span.id, span.sequence)) {
     co_return;  // the array is at work, and this one has died since
   }
-  LogStripe stripe{span, core_.state->pending.View(span.id), {}, {}, 0};
+  LogStripe stripe{span, core_.state->pending.View(span.id), core_.states, {}, {}, 0};
   if (stripe.view.zeros) {
     co_return;  // trimmed chunks: nothing on any device
   }
@@ -351,9 +352,11 @@ Task<void> Scrubber::CheckMembers(LogStripe& stripe, Wrong& wrong) {
   for (size_t i = 0; i < stripe.view.members.size(); ++i) {
     const LogStripeMember& member = stripe.view.members[i];
     const DeviceIndex ssd = g.SsdOf(member.chunk);
-    Task<Status> read = reader_.ReadSlot(ssd, member.word, member.crc, stripe.chunks[i].span());
+    Task<Status> read =
+        reader_.ReadSlot(ssd, member.word, member.crc, stripe.states, stripe.chunks[i].span());
     const Status status = co_await read;
-    const bool there = !member.word.is_absent() && core_.members.live(ssd) && !IsBeingVerified(ssd);
+    const bool there =
+        !member.word.is_absent() && core_.IsCurrent(ssd, stripe.states) && !IsBeingVerified(ssd);
     report_.chunks_checked += there ? 1 : 0;
     stripe.valid |= status.ok() ? uint64_t{1} << i : 0;
     stripe.found.emplace_back();
@@ -398,7 +401,8 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
     const bool differs =
         status.ok() && all &&
         std::memcmp(stored.data(), computed.data() + size_t{j} * g.chunk_bytes, g.chunk_bytes) != 0;
-    if ((status.ok() || !core_.members.live(log)) && !differs) {
+    const bool there = core_.IsCurrent(log, stripe.states);
+    if (!there || (status.ok() && !differs)) {
       continue;
     }
     if (differs) {
@@ -444,7 +448,8 @@ void Scrubber::ForgetLostDevices(LogStripe& stripe) const {
     const DeviceIndex device =
         member ? g.SsdOf(members[i].chunk) : g.LogDevice(i - static_cast<uint32_t>(members.size()));
     const bool zeros = member && members[i].word.is_zero();
-    stripe.valid &= zeros || core_.members.live(device) ? ~uint64_t{0} : ~(uint64_t{1} << i);
+    stripe.valid &=
+        zeros || core_.IsCurrent(device, stripe.states) ? ~uint64_t{0} : ~(uint64_t{1} << i);
   }
 }
 

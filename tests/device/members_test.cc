@@ -124,6 +124,41 @@ TEST_F(Members, FlushMaskTakesTheLiveOnesOfTheMask) {
   EXPECT_EQ(members_.counters(kFirst).flushes, 3U) << "the others are flushed all the same";
 }
 
+// The one that takes a place is not to blame for what was on its way to the one before it.
+TEST_F(Members, WhatWasAskedOfTheOneBeforeIsNotCountedOfItsSuccessor) {
+  DelayDevice slow(loop_, last_, {.read_us = 1000, .write_us = 1000, .flush_us = 1000});
+  MemberSet members(loop_, {&slow});
+  uint64_t losses = 0;
+  members.TakeLosses([&losses](DeviceIndex, const Error&) { ++losses; });
+  last_.FailDevice();
+  const Buffer buffer = Filled(4096, 1);
+  const iovec part{buffer.data(), buffer.size()};
+  uint64_t ended = 0;
+  const auto end = [&ended](Task<Status> request) -> Task<void> {
+    const Status status = co_await request;
+    EXPECT_EQ(status.ok() ? ErrorCode::kIo : status.error().code, ErrorCode::kDeviceFailed);
+    ++ended;
+  };
+  loop_.Spawn(end(members.Read(kFirst, 0, std::span(&part, 1))));
+  loop_.Spawn(end(members.Write(kFirst, 0, std::span(&part, 1), IoKind::kData)));
+  loop_.Spawn(end(members.Flush(kFirst)));
+  ASSERT_TRUE(Await(loop_,
+                    [](EventLoop& loop) -> Task<Status> {
+                      co_await loop.Sleep(10);
+                      co_return OkStatus();
+                    }(loop_))
+                  .ok());
+  members.Lose(kFirst, Error{});
+  members.Join(kFirst, first_);
+  ASSERT_TRUE(loop_.RunUntil([&ended] { return ended == 3; }));
+  EXPECT_TRUE(members.live(kFirst));
+  EXPECT_EQ(losses, 1U);
+  const MemberCounters& counters = members.counters(kFirst);
+  EXPECT_EQ(counters.reads + counters.writes + counters.flushes, 0U);
+  EXPECT_EQ(counters.read_errors + counters.write_errors, 0U);
+  EXPECT_TRUE(Await(loop_, members.Flush(kFirst)).ok());
+}
+
 TEST_F(Members, DroppedFlushesAreNotSent) {
   members_.set_drop_flushes(true);
   ASSERT_TRUE(Await(loop_, members_.Flush(kLast)).ok());

@@ -96,5 +96,74 @@ TEST_F(Joined, PagesThatItWasGivenAreLookedAt) {
   EXPECT_GT(found, 0U) << "not every checkpoint is on every SSD, but each is on some";
 }
 
+// What was on its way to the SSD before it, or goes by a word from then, finds other content on
+// it: that is read another way, and not held against it.
+class ReadAcross : public Joined {
+ protected:
+  static constexpr uint32_t kSsd = 1;
+  static constexpr uint64_t kLongUs = 100'000'000;
+
+  // Its SSD is replaced while `task` waits for it, which ends then.
+  void ReplaceDuring(Task<Status> task) {
+    bool done = false;
+    test_->loop.Spawn([](Task<Status> waits, bool& end) -> Task<void> {
+      const Status status = co_await waits;
+      EXPECT_TRUE(status.ok()) << status.error().ToString();
+      end = true;
+    }(std::move(task), done));
+    test_->Sleep(10);
+    ASSERT_GT(test_->delayed(kSsd).in_flight(), 0U);
+    test_->delayed(kSsd).set_delays({});
+    Replace(kSsd);
+    ASSERT_FALSE(done);
+    ASSERT_GT(test_->delayed(kSsd).in_flight(), 0U);
+    ASSERT_TRUE(test_->loop.RunUntil([&done] { return done; }));
+    EXPECT_EQ(test_->array->GetStatus().devices[kSsd].corrupt_chunks, 0U);
+    EXPECT_EQ(test_->array->GetStatus().devices[kSsd].read_errors, 0U);
+  }
+  static Task<Status> FindsNothing(Array& array) {
+    Task<Result<CheckReport>> scrub = array.Scrub(false, Progress());
+    const Result<CheckReport> report = co_await scrub;
+    EXPECT_TRUE(report.ok());
+    EXPECT_EQ(report.ok() ? report->problems_found : 1, 0U);
+    co_return OkStatus();
+  }
+  void MakeReadsSlow() { test_->delayed(kSsd).set_delays({.read_us = kLongUs}); }
+};
+
+TEST_F(ReadAcross, OfAUser) {
+  const VolumeId volume = test_->array->FindVolume("v")->id;
+  const std::vector<std::byte> before = test_->Read(volume, 0, 20 * kStripe);
+  MakeReadsSlow();
+  const Buffer into = test_->pool.Get(20 * kStripe);
+  ReplaceDuring(test_->array->Read(volume, 0, into.span()));
+  EXPECT_TRUE(std::ranges::equal(into.span(), before));
+}
+
+TEST_F(ReadAcross, OfAScrub) {
+  MakeReadsSlow();
+  ReplaceDuring(FindsNothing(*test_->array));
+}
+
+// What is pending is read chunk by chunk.
+TEST_F(ReadAcross, OfAScrubOfTheLog) {
+  const VolumeId volume = test_->array->FindVolume("v")->id;
+  for (uint64_t chunk = 0; chunk < 40; ++chunk) {
+    ASSERT_TRUE(test_->Write(volume, chunk * kChunk, RandomBytes(random_, kChunk)).ok());
+  }
+  MakeReadsSlow();
+  ReplaceDuring(FindsNothing(*test_->array));
+}
+
+// Parity is made from what is read under words from before.
+TEST_F(ReadAcross, OfACommit) {
+  const VolumeId volume = test_->array->FindVolume("v")->id;
+  for (uint64_t chunk = 0; chunk < 40; ++chunk) {
+    ASSERT_TRUE(test_->Write(volume, chunk * kChunk, RandomBytes(random_, kChunk)).ok());
+  }
+  MakeReadsSlow();
+  ReplaceDuring(test_->array->Commit(Progress()));
+}
+
 }  // namespace
 }  // namespace eplog

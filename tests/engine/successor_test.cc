@@ -101,6 +101,14 @@ TEST_F(Successor, IsNotJudgedByThoseOfTheOneBefore) {
   EXPECT_EQ(Status(kFailed).state, DeviceState::kOk);
 }
 
+// Nothing was healed meanwhile, so that nobody was judged.
+TEST_F(Successor, IsNotJudgedByThoseOfTheOneBeforeThoughNobodyWasJudgedMeanwhile) {
+  FailForWhatIsWrong();
+  Replace();
+  MeetOneChunkOftenOn(kFailed);
+  EXPECT_EQ(Status(kFailed).state, DeviceState::kOk);
+}
+
 // By its own it is.
 TEST_F(Successor, IsJudgedByItsOwn) {
   FailForWhatIsWrong();

@@ -54,6 +54,7 @@ class TemporaryDirectory {
 class File {
  public:
   File(const std::string& path, int flags, unsigned mode = 0600);
+  explicit File(int fd) : fd_(fd) {}  // takes it
   File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~File() { Close(); }
   File(const File&) = delete;

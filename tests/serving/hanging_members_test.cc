@@ -359,9 +359,13 @@ class HangingMembers : public testing::Test {
     return false;
   }
 
-  // Durably. What failed may be there or not.
+  // Durably. What failed may be there or not; all does once the mount has ended.
   bool Write(uint64_t chunk, uint64_t count) {
-    const File file(mount_ + "/v", O_RDWR | O_DIRECT);
+    const int opened = ::open((mount_ + "/v").c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (opened < 0) {
+      return false;
+    }
+    const File file(opened);
     const AlignedBytes bytes(count * kChunk, 0);
     std::vector<uint64_t> seeds;
     for (uint64_t i = 0; i < count; ++i) {

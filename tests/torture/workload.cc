@@ -261,9 +261,10 @@ Task<void> Workload::Scrub() {
   }
   for (size_t i = 0; i < status.devices.size(); ++i) {
     const DeviceStatus& device = status.devices[i];
-    // One that replaced another in this life may still be counted what was on its way to that one.
-    constexpr uint64_t kEver = 0;
-    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect && !scene_.suspect(i, kEver)) {
+    // What is counted began anew when it joined, if it did.
+    constexpr uint64_t kJoining = UINT64_MAX - 1;
+    if (!tolerant_ && device.corrupt_chunks != 0 && scene_.suspect &&
+        !scene_.suspect(i, kJoining)) {
       scene_.Violate(device.name + ", which did nothing, has wrong chunks counted: " +
                      std::to_string(device.corrupt_chunks));
     }
