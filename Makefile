@@ -53,7 +53,7 @@ test:
 	@scripts/packages.sh build run test
 	@cmake --preset check
 	@cmake --build --preset check --parallel $(JOBS)
-	@$(CTEST) --test-dir build/check
+	@$(CTEST) --test-dir build/check || { status=$$?; scripts/what_failed.sh build/check; exit $$status; }
 
 ROOM ?= engine
 FILTER ?= *

@@ -150,12 +150,6 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
   core_.append.NotifyAll();
 }
 
-Task<void> Appender::WaitApplied(uint64_t sequence) {
-  while (applied_.sequence < sequence && !core_.stop_error) {
-    co_await applied_changed_.Wait();
-  }
-}
-
 void Appender::CheckpointCounts(uint64_t place) {
   checkpoint_place_ = place;
   core_.append.NotifyAll();

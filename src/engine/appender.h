@@ -148,7 +148,6 @@ class Appender {
 
   [[nodiscard]] const Position& applied() const { return applied_; }
   [[nodiscard]] bool idle() const { return in_flight_.empty() && !HasWork(); }
-  Task<void> WaitApplied(uint64_t sequence);
 
   [[nodiscard]] uint64_t log_tail() const;  // oldest place still needed
   [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }

@@ -14,13 +14,19 @@ void Flusher::Open(uint64_t stable, uint64_t stable_place) {
 
 void Flusher::Applied(UnstableEntry entry) {
   entry.applied_us = core_.loop.NowUs();
-  if (unstable_.empty()) {
-    core_.kick.NotifyAll();  // the keeper's clock for the engine's own flush starts
-  }
+  const bool had_much = has_much_unstable();
   unstable_.push_back(entry);
+  if (unstable_.size() == 1 || (!had_much && has_much_unstable())) {
+    core_.kick.NotifyAll();  // the keeper's clock for the engine's own flush starts, or has ended
+  }
   if (core_.rings.HasFullBlock()) {
     core_.rings.Pack(entry.sequence, true, JournalRings::kReserveBlocks);
   }
+}
+
+bool Flusher::has_much_unstable() const {
+  constexpr uint64_t kMuch = Appender::kMaxUnstableBytes / 2;
+  return !unstable_.empty() && (unstable_.back().end_place - stable_place_) * kBlockBytes >= kMuch;
 }
 
 Task<Status> Flusher::FlushAll() {

@@ -57,6 +57,8 @@ class Flusher {
   [[nodiscard]] uint64_t covered() const { return cover_; }
   [[nodiscard]] uint64_t mark() const { return stable_; }
   [[nodiscard]] bool has_unstable() const { return !unstable_.empty(); }
+  // So much that the engine flushes by itself, long before the appender waits for that.
+  [[nodiscard]] bool has_much_unstable() const;
   // Loop time at which the oldest unstable entry was applied.
   [[nodiscard]] uint64_t oldest_unstable_us() const { return unstable_.front().applied_us; }
 

@@ -7,7 +7,6 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kFlushSoonBytes = Appender::kMaxUnstableBytes / 2;
 constexpr uint64_t kRetryUs = 1000;
 constexpr uint64_t kLongRetryUs = 100'000;
 constexpr uint64_t kRestUs = 1'000'000;
@@ -54,8 +53,7 @@ bool Keeper::FlushDue() const {
   if (!flusher_.has_unstable()) {
     return false;
   }
-  const uint64_t unstable = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes;
-  return unstable >= kFlushSoonBytes || appender_.blocked() ||
+  return flusher_.has_much_unstable() || appender_.blocked() ||
          core_.loop.NowUs() >= flusher_.oldest_unstable_us() + core_.options.engine_flush_us;
 }
 

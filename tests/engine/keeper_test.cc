@@ -70,6 +70,31 @@ TEST_F(Keeping, CommitsBeginWhenFiveSeventhsOfTheOpenLogAreUsed) {
   EXPECT_GE(Now().traffic.checkpoints, 1U);
 }
 
+// Half way to the limit at which writers wait for a flush (I4), and not when somebody else wakes
+// it.
+TEST_F(Keeping, FlushesByItselfWhenHalfOfWhatMayBeUnstableIs) {
+  ArrayShape shape;
+  shape.n = 3;
+  shape.m = 1;
+  shape.chunk_bytes = 1 << 20;
+  shape.ssd_bytes = shape.log_bytes = uint64_t{512} << 20;
+  Make(shape);
+  const std::vector<std::byte> data(shape.chunk_bytes, std::byte{1});
+  const CountingDevice& log = test_->counter(shape.n);
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  test_->Sleep(10 * kSecond);
+  const uint64_t flushes = log.counters().flushes;
+  const uint64_t before = log.counters().bytes_written;
+  uint64_t logged = 0;
+  for (uint64_t i = 0; i < 60 && log.counters().flushes == flushes; ++i) {
+    logged = log.counters().bytes_written - before;
+    ASSERT_TRUE(test_->Write(volume_, i % 8 * 2 * data.size(), data).ok());
+    test_->Sleep(10);
+  }
+  EXPECT_GE(logged, uint64_t{31} << 20);
+  EXPECT_LE(logged, uint64_t{35} << 20);
+}
+
 class KeepingSlots : public Keeping, public ::testing::WithParamInterface<uint32_t> {};
 
 // On any SSD: fewer are free than those that are closed and half of the rest of the reserve.

@@ -236,6 +236,17 @@ TEST_F(ControlServerTest, WhereItCannotSayWhoItIsItDoesNotListen) {
   Stop(0);
 }
 
+// What else has the path of the socket: nobody serves, and nothing says so.
+TEST_F(ControlServerTest, WhereItCannotListenNothingSaysThatItDoes) {
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  EXPECT_FALSE(Listen(path_).ok());
+  EXPECT_FALSE(ReadServerMark(path_).has_value());
+  ASSERT_EQ(::rmdir(path_.c_str()), 0);
+  ASSERT_TRUE(Listen(path_).ok());
+  EXPECT_TRUE(ReadServerMark(path_).has_value());
+  Stop(0);
+}
+
 // Somebody listens there, and his queue is full.
 class FullQueueTest : public ControlServerTest {
  protected:
