@@ -121,8 +121,8 @@ class ReadAcross : public Joined {
     EXPECT_EQ(test_->array->GetStatus().devices[kSsd].corrupt_chunks, 0U);
     EXPECT_EQ(test_->array->GetStatus().devices[kSsd].read_errors, 0U);
   }
-  static Task<Status> FindsNothing(Array& array) {
-    Task<Result<CheckReport>> scrub = array.Scrub(false, Progress());
+  static Task<Status> FindsNothing(Array& array, Progress progress = Progress()) {
+    Task<Result<CheckReport>> scrub = array.Scrub(false, std::move(progress));
     const Result<CheckReport> report = co_await scrub;
     EXPECT_TRUE(report.ok());
     EXPECT_EQ(report.ok() ? report->problems_found : 1, 0U);
@@ -140,9 +140,19 @@ TEST_F(ReadAcross, OfAUser) {
   EXPECT_TRUE(std::ranges::equal(into.span(), before));
 }
 
+// Of many rows at once: by the first word of progress, metadata and some rows have been read.
 TEST_F(ReadAcross, OfAScrub) {
-  MakeReadsSlow();
-  ReplaceDuring(FindsNothing(*test_->array));
+  const VolumeId volume = test_->CreateVolume("many", 1000 * kStripe);
+  ASSERT_TRUE(test_->Write(volume, 0, RandomBytes(random_, 1000 * kStripe)).ok());
+  uint64_t told = 0;
+  const Progress progress = [this, &told](uint64_t done, uint64_t total) {
+    if (told == 0 && done != 0 && done < total) {
+      MakeReadsSlow();
+      told = done;
+    }
+  };
+  ReplaceDuring(FindsNothing(*test_->array, progress));
+  EXPECT_GT(told, 0U);
 }
 
 // What is pending is read chunk by chunk.
