@@ -375,8 +375,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(IoUringLoop& loop, 
       ::chmod(path.c_str(), 0600) != 0 || ::listen(fd, SOMAXCONN) != 0) {
     const int error = errno;
     ::close(fd);
-    ::unlink(path.c_str());
-    RemoveServerMark(path);
+    RemoveServerMark(path);  // not the socket: it may be another's, who was quicker
     return FailErrno(error, "cannot listen on the control socket " + path);
   }
   auto impl = std::make_unique<Impl>(loop, std::move(path), std::move(handler), fd);
