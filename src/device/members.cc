@@ -196,7 +196,7 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (drop_flushes_) {
     co_return OkStatus();
   }
-  const Asked asked = Ask(device);
+  Asked asked = Ask(device);
   Task<Status> flush = asked.device->Flush();
   Status status = co_await flush;
   if (!status.ok() && retry_flushes_) {
@@ -204,6 +204,9 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
     status = co_await again;
   }
   if (!status.ok()) {
+    if (devices_[device.value] == asked.device) {
+      asked = Ask(device);  // out and back meanwhile: what it lost may be of what came since (I7)
+    }
     flush_failed_ |= IsReplaced(asked) ? 0 : uint64_t{1} << device.value;
     ++CountersOf(asked).write_errors;
     Failed(asked, status.error());

@@ -133,9 +133,11 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     }
     NoteWrong(core_.geometry.StripeOf(chunk), core_.geometry.SsdOf(chunk), found.word);
     const Seen seen = See(chunk);
+    const uint64_t states = core_.states;
     Task<Status> decode = DecodeLatest(chunk, into);
     const Status decoded = co_await decode;
-    if (decoded.ok() || See(chunk) == seen) {
+    // One log device may have come back while the other went, and one of them was always there.
+    if (decoded.ok() || (See(chunk) == seen && states == core_.states)) {
       co_return decoded;
     }
   }

@@ -59,8 +59,7 @@ class ChunkReader {
                        std::span<const std::span<std::byte>> data, uint64_t* rebuilt = nullptr);
 
   // All members of a log stripe, decoding what is missing (just looked up, and pinned by the
-  // caller). `rebuilt`: bits 0
-  // ... members-1, then log devices. Chunks are written to data[i].
+  // caller). Chunks are written to data[i]. `rebuilt`: bits 0 ... members-1, then log devices.
   Task<Status> ReadLogStripe(const LogStripeView& view, std::span<const std::span<std::byte>> data,
                              uint64_t* rebuilt = nullptr);
 

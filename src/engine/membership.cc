@@ -281,6 +281,11 @@ Status Membership::MayReplace(DeviceIndex device, const std::string& replacement
                          replacement + " is " + g.DeviceName(DeviceIndex(i)) + " and in use");
     }
   }
+  for (const Device* other : being_taken_in_) {
+    if (other->identity() == identity) {
+      return eplog::Fail(ErrorCode::kBusy, replacement + " is just being taken in");
+    }
+  }
   const uint64_t need = g.IsLog(device) ? g.log_bytes() : g.ssd_bytes();
   if (replacement_bytes < need) {
     return eplog::Fail(ErrorCode::kInvalidArgument,
@@ -297,6 +302,7 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   Status may =
       MayReplace(device, replacement.name(), replacement.identity(), replacement.size_bytes());
   EPLOG_CO_TRY(may);
+  const TakingIn taking_in(being_taken_in_, replacement);
   Task<uint64_t> looking = NewestEpochOn(replacement);
   const uint64_t older_epoch = co_await looking;
   Task<Status> wiping = Wipe(replacement, device);

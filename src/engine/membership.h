@@ -97,6 +97,20 @@ class Membership {
     Uuid uuid;
     uint64_t older_epoch;  // the newest that it may hold entries of, as a member that it was before
   };
+  // Also when the loop is aborted and this frame goes.
+  class TakingIn {
+   public:
+    TakingIn(std::vector<const Device*>& all, const Device& device) : all_(all), device_(&device) {
+      all_.push_back(device_);
+    }
+    TakingIn(const TakingIn&) = delete;
+    TakingIn& operator=(const TakingIn&) = delete;
+    ~TakingIn() { std::erase(all_, device_); }
+
+   private:
+    std::vector<const Device*>& all_;
+    const Device* device_;
+  };
   [[nodiscard]] uint64_t NextEpoch() const;
   Task<uint64_t> NewestEpochOn(Device& device) const;
   void Lost(DeviceIndex device, const Error& why);
@@ -118,7 +132,8 @@ class Membership {
   Admission& admission_;
   WaitGroup changes_;
   std::vector<std::string> reasons_;
-  std::optional<Join> join_;  // to be taken in by the change under way
+  std::optional<Join> join_;                   // to be taken in by the change under way
+  std::vector<const Device*> being_taken_in_;  // wiped, each for a place: for no other one
   uint64_t older_epoch_ = 0;  // the newest that is on any device that joined, from before
   std::vector<uint64_t> joined_sequence_;  // of joining devices: what came before is not on them
   std::vector<uint64_t> joined_states_;

@@ -315,6 +315,8 @@ struct Scrubber::LogStripe {
   std::vector<Buffer> chunks;                // members, then log chunks
   std::vector<std::optional<size_t>> found;  // by member: its finding
   uint64_t valid = 0;
+  // By log chunk that was judged: Core::states then.
+  std::array<std::optional<uint64_t>, kMaxParity> judged;
 
   [[nodiscard]] uint64_t members() const { return (uint64_t{1} << view.members.size()) - 1; }
   [[nodiscard]] uint64_t missing() const { return members() & ~valid; }
@@ -325,7 +327,7 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   if (!core_.state->pending.IsLive(span.id, span.sequence)) {
     co_return;  // the array is at work, and this one has died since
   }
-  LogStripe stripe{span, core_.state->pending.View(span.id), core_.states, {}, {}, 0};
+  LogStripe stripe{span, core_.state->pending.View(span.id), core_.states, {}, {}, 0, {}};
   if (stripe.view.zeros) {
     co_return;  // trimmed chunks: nothing on any device
   }
@@ -341,9 +343,13 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   }
   Task<void> members = CheckMembers(stripe, wrong);
   co_await members;
-  Task<void> logs = CheckLogChunks(stripe, wrong);
-  co_await logs;
-  ForgetLostDevices(stripe);
+  uint64_t states = 0;
+  do {
+    states = core_.states;
+    ForgetLostSsds(stripe);
+    Task<void> logs = CheckLogChunks(stripe, wrong);
+    co_await logs;
+  } while (states != core_.states);
   NameLostMembers(stripe, wrong);
 }
 
@@ -371,6 +377,8 @@ Task<void> Scrubber::CheckMembers(LogStripe& stripe, Wrong& wrong) {
   }
 }
 
+// Who was away by itself and is back may hold what it had: what was judged of another device does
+// not count, and what could not be had may be there now.
 Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
   const Geometry& g = core_.geometry;
   const size_t members = stripe.view.members.size();
@@ -380,9 +388,14 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
   for (uint32_t j = 0; j < g.m; ++j) {
     const DeviceIndex log = g.LogDevice(j);
     const std::span<std::byte> stored = stripe.chunks[members + j].span();
+    if (stripe.judged[j] && core_.IsCurrent(log, *stripe.judged[j])) {
+      continue;
+    }
+    stripe.valid &= ~(uint64_t{1} << (members + j));
     if (!core_.members.live(log)) {
       continue;
     }
+    const uint64_t states = core_.states;
     if ((core_.joining >> log.value & 1) != 0 ||
         stripe.view.place < core_.has_log_from[log.value]) {
       // One that joined lacks what was logged before, until that is committed: nothing is wrong.
@@ -394,6 +407,7 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
       continue;
     }
     ++report_.parity_checked;
+    stripe.judged[j] = states;
     Task<Status> reading =
         reader_.ReadLogChunk(j, stripe.view.place, stripe.view.log_crcs[j], stored);
     const Status status = co_await reading;
@@ -401,7 +415,7 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
     const bool differs =
         status.ok() && all &&
         std::memcmp(stored.data(), computed.data() + size_t{j} * g.chunk_bytes, g.chunk_bytes) != 0;
-    const bool there = core_.IsCurrent(log, stripe.states);
+    const bool there = core_.IsCurrent(log, states);
     if (!there || (status.ok() && !differs)) {
       continue;
     }
@@ -439,17 +453,15 @@ Task<bool> Scrubber::IsOnJoined(const LogStripe& stripe, uint32_t j) {
   co_return read.ok() && core_.checksum(into) == stripe.view.log_crcs[j];
 }
 
-// What was read may have been lost since.
-void Scrubber::ForgetLostDevices(LogStripe& stripe) const {
-  const Geometry& g = core_.geometry;
+// What was read may have been lost since; a word is of the SSD that was there when it was looked
+// up.
+void Scrubber::ForgetLostSsds(LogStripe& stripe) const {
   const std::vector<LogStripeMember>& members = stripe.view.members;
-  for (uint32_t i = 0; i < members.size() + g.m; ++i) {
-    const bool member = i < members.size();
-    const DeviceIndex device =
-        member ? g.SsdOf(members[i].chunk) : g.LogDevice(i - static_cast<uint32_t>(members.size()));
-    const bool zeros = member && members[i].word.is_zero();
-    stripe.valid &=
-        zeros || core_.IsCurrent(device, stripe.states) ? ~uint64_t{0} : ~(uint64_t{1} << i);
+  for (size_t i = 0; i < members.size(); ++i) {
+    const DeviceIndex ssd = core_.geometry.SsdOf(members[i].chunk);
+    if (!members[i].word.is_zero() && !core_.IsCurrent(ssd, stripe.states)) {
+      stripe.valid &= ~(uint64_t{1} << i);
+    }
   }
 }
 

@@ -76,7 +76,7 @@ class Scrubber {
   void Encode(const LogStripe& stripe, const Buffer& into) const;
   // The log chunk is on the device, which joined.
   Task<bool> IsOnJoined(const LogStripe& stripe, uint32_t j);
-  void ForgetLostDevices(LogStripe& stripe) const;
+  void ForgetLostSsds(LogStripe& stripe) const;
   [[nodiscard]] bool CanBeDecoded(const LogStripe& stripe) const;
   void NameLostMembers(const LogStripe& stripe, Wrong& wrong);
   Task<Status> HealStripe(StripeIndex stripe, bool& healed);

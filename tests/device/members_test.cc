@@ -159,6 +159,28 @@ TEST_F(Members, WhatWasAskedOfTheOneBeforeIsNotCountedOfItsSuccessor) {
   EXPECT_TRUE(Await(loop_, members.Flush(kFirst)).ok());
 }
 
+// A system tells once of what it could not write, and to whom asked first.
+TEST_F(Members, AFlushThatFailsIsOfTheSameDeviceThoughItWasOutMeanwhile) {
+  DelayDevice slow(loop_, last_, {.flush_us = 1000});
+  MemberSet members(loop_, {&slow});
+  uint64_t losses = 0;
+  members.TakeLosses([&losses](DeviceIndex, const Error&) { ++losses; });
+  last_.Add({.kinds = MaskOf(RequestKind::kFlush)});
+  bool ended = false;
+  loop_.Spawn([](Task<Status> flush, bool& end) -> Task<void> {
+    const Status status = co_await flush;
+    EXPECT_FALSE(status.ok());
+    end = true;
+  }(members.Flush(kFirst), ended));
+  ASSERT_TRUE(loop_.RunUntil([&slow] { return slow.in_flight() == 1; }));
+  members.Lose(kFirst, Error{});
+  members.Join(kFirst, slow);
+  ASSERT_EQ(losses, 1U);
+  ASSERT_TRUE(loop_.RunUntil([&ended] { return ended; }));
+  EXPECT_EQ(losses, 2U);
+  EXPECT_FALSE(members.live(kFirst));
+}
+
 TEST_F(Members, DroppedFlushesAreNotSent) {
   members_.set_drop_flushes(true);
   ASSERT_TRUE(Await(loop_, members_.Flush(kLast)).ok());

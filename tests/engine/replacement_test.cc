@@ -272,6 +272,45 @@ TEST_F(Replacing, TwoAtOnceForTwoPlaces) {
   test_.Kill();
 }
 
+// Who comes second is refused: he would wipe what the first has joined.
+TEST_F(Replacing, OneForTwoPlacesAtOnce) {
+  for (uint32_t second = 0; second < 2; ++second) {
+    ASSERT_TRUE(Fail(1).ok());
+    ASSERT_TRUE(Fail(3).ok());
+    MemoryDevice one("one", SizeOf(1));
+    DelayDevice slow(test_.loop, one, kSsdDelays);
+    std::vector<uint32_t> taken;
+    const auto replace = [&](uint32_t place, uint64_t after_us) -> Task<Status> {
+      co_await test_.loop.Sleep(after_us);
+      Task<Status> replacing = test_.array->ReplaceDevice(place, slow);
+      const Status status = co_await replacing;
+      if (status.ok()) {
+        taken.push_back(place);
+      } else {
+        EXPECT_EQ(status.error().code, ErrorCode::kBusy) << status.error().ToString();
+      }
+      co_return OkStatus();
+    };
+    const auto both = [&]() -> Task<Status> {
+      TaskGroup group(test_.loop);
+      group.Start(replace(1, 0));
+      group.Start(replace(3, second * 100));  // while the first reads, or wipes
+      Task<Status> all = group.Wait();
+      co_return co_await all;
+    };
+    ASSERT_TRUE(RunTask(test_.loop, both()).ok());
+    ASSERT_EQ(taken, std::vector<uint32_t>({1}));
+    EXPECT_EQ(Device_(3).state, DeviceState::kFailed);
+    ASSERT_TRUE(Replace(3, *test_.Devices()[3]).ok());
+    AwaitOk(1);
+    AwaitOk(3);
+    ExpectContent();
+    ASSERT_TRUE(Fail(1).ok());
+    ASSERT_TRUE(Replace(1, *test_.Devices()[1]).ok());
+    AwaitOk(1);
+  }
+}
+
 TEST_F(Replacing, IsToldFromTheLossToTheEnd) {
   for (const uint32_t device : {1U, kSsdCount}) {
     const std::string name = geometry_.DeviceName(DeviceIndex(static_cast<uint8_t>(device)));
