@@ -2,6 +2,8 @@
 
 #include <array>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "engine/checkpoint_loader.h"
@@ -13,6 +15,18 @@ namespace eplog {
 namespace {
 
 constexpr int kTries = 5;  // a checkpoint that comes meanwhile makes all that was read old
+
+// Who lied about a write has what lay there before: an entry that recovery dropped, of an older
+// epoch and perhaps with the same number. The others are right.
+const EntryHeader* NewestOf(std::span<const std::optional<EntryHeader>> found) {
+  const EntryHeader* newest = nullptr;
+  for (const std::optional<EntryHeader>& header : found) {
+    if (header && (newest == nullptr || header->epoch.number > newest->epoch.number)) {
+      newest = &*header;
+    }
+  }
+  return newest;
+}
 
 }  // namespace
 
@@ -125,9 +139,10 @@ Task<void> MetadataScrubber::CheckLog() {
   const uint64_t end = parts_.flusher.stable_place();
   LogReader log(core_.loop, core_.members, g, core_.identity.array_uuid, core_.pool);
   uint64_t sequence = root_.sequence + 1;
+  uint64_t epoch = root_.epoch.number;  // of the entry before: they only grow
   for (uint64_t place = root_.place; place < end && Same(); ++sequence) {
-    std::optional<EntryHeader> known;
-    uint64_t lacking = 0;
+    std::array<std::optional<EntryHeader>, kMaxParity> found;
+    uint64_t asked = 0;
     for (uint32_t j = 0; j < g.m; ++j) {
       const DeviceIndex device = g.LogDevice(j);
       // One that joins lacks what was logged before.
@@ -137,23 +152,24 @@ Task<void> MetadataScrubber::CheckLog() {
       Task<std::optional<EntryHeader>> reading = log.HeaderAt(j, place);
       std::optional<EntryHeader> header = co_await reading;
       ++findings_.report.metadata_blocks_checked;
-      if (header && header->sequence == sequence && (!known || *known == *header)) {
-        known = std::move(header);
-      } else {
-        lacking |= uint64_t{1} << j;
+      asked |= uint64_t{1} << j;
+      if (header && header->sequence == sequence && header->epoch.number >= epoch) {
+        found[j] = std::move(header);
       }
     }
+    const EntryHeader* const known = NewestOf(found);
     for (uint32_t j = 0; j < g.m && Same(); ++j) {
-      if ((lacking >> j & 1) != 0) {
+      if ((asked >> j & 1) != 0 && (!found[j] || *found[j] != *known)) {
         Found(g.LogDevice(j),
               "the header of log entry " + std::to_string(sequence) + " at place " +
                   std::to_string(place) + " is damaged",
               elsewhere_);
       }
     }
-    if (!known) {
+    if (known == nullptr) {
       break;  // where the next one lies only the rings tell
     }
+    epoch = known->epoch.number;
     place += known->length_blocks;
   }
   Task<void> draining = log.Drain();

@@ -2,6 +2,8 @@
 // and journal ring blocks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -103,6 +105,45 @@ TEST_F(MetadataScrub, CheckpointPages) {
       break;
     }
   }
+}
+
+// A log device that lied about a write has an older entry there, with the same number: it is the
+// one that is wrong, not those that have the newer.
+TEST_F(MetadataScrub, AnEntryThatWasDroppedIsNoWitness) {
+  const uint32_t log0 = kSsdCount;
+  const auto content = [this](uint32_t log) {
+    return std::vector<std::byte>(test_->memory(log).bytes().begin(),
+                                  test_->memory(log).bytes().end());
+  };
+  const std::vector<std::byte> before[] = {content(log0), content(log0 + 1)};
+  const std::vector<std::byte> update = RandomBytes(random_, kChunk);
+  ASSERT_TRUE(test_->Write(volume_, 3 * kChunk, update).ok());  // not flushed
+  const std::vector<std::byte> stale = content(log0);
+  test_->Kill();
+  for (uint32_t j = 0; j < kParity; ++j) {  // it never got there
+    std::ranges::copy(before[j], test_->memory(log0 + j).bytes().begin());
+  }
+  test_->Open();
+  ASSERT_TRUE(test_->Write(volume_, 5 * kChunk, update).ok());
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  ASSERT_EQ(Scrub(false).problems_found, 0U);
+  uint64_t stale_blocks = 0;
+  for (uint64_t at = geometry_.LogOffset(0); at < stale.size(); at += kBlockBytes) {
+    const auto block = std::span(stale).subspan(at, kBlockBytes);
+    if (!std::ranges::equal(block, std::span(before[0]).subspan(at, kBlockBytes))) {
+      std::ranges::copy(block, Bytes(log0, at, kBlockBytes).begin());
+      ++stale_blocks;
+    }
+  }
+  ASSERT_GT(stale_blocks, 1U) << "a header, and a log chunk";
+  const CheckReport report = Scrub(false);
+  EXPECT_GE(report.problems_found, 1U);
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.device, geometry_.DeviceName(DeviceIndex(kSsdCount))) << finding.what;
+  }
+  EXPECT_EQ(test_->array->GetStatus().devices[log0 + 1].corrupt_chunks, 0U);
+  Scrub(true);
+  EXPECT_EQ(Scrub(false).problems_found, 0U);
 }
 
 TEST_F(MetadataScrub, LogHeaders) {
