@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/recovery.h"
+#include "engine/core/volume_names.h"
+#include "engine/open/recovery.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
@@ -36,7 +37,6 @@ ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& opti
       volumes_(core_, appender_, flusher_, admission_, writer_, trimmer_, buffered_),
       flush_commits_(loop),
       requests_(loop) {
-  admission_.set_keeper(keeper_);
   for (uint8_t i = 0; i < assembly_.devices.size(); ++i) {
     if (assembly_.devices[i] != nullptr) {
       NoteShown(DeviceIndex(i), *assembly_.devices[i]);
@@ -185,7 +185,7 @@ Task<Status> ArrayImpl::DeleteVolumeNamed(VolumeId volume, std::string name) {
 std::vector<VolumeInfo> ArrayImpl::Volumes() const {
   std::vector<VolumeInfo> list;
   for (const auto& [id, volume] : core_.state->volumes.all()) {
-    if (!volume.deleting && !eplog::Volumes::Hidden(volume)) {
+    if (!volume.deleting && !IsHidden(volume)) {
       list.push_back(volumes_.Info(volume));
     }
   }
@@ -195,9 +195,8 @@ std::vector<VolumeInfo> ArrayImpl::Volumes() const {
 
 std::optional<VolumeInfo> ArrayImpl::FindVolume(std::string_view name) const {
   const Volume* volume = core_.state->volumes.FindByName(name);
-  return volume == nullptr || eplog::Volumes::Hidden(*volume)
-             ? std::nullopt
-             : std::optional(volumes_.Info(*volume));
+  return volume == nullptr || IsHidden(*volume) ? std::nullopt
+                                                : std::optional(volumes_.Info(*volume));
 }
 
 std::optional<VolumeInfo> ArrayImpl::GetVolume(VolumeId id) const {

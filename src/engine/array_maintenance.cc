@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/array_impl.h"
-#include "engine/loss_finder.h"
+#include "engine/open/loss_finder.h"
 #include "runtime/task_group.h"
 
 namespace eplog {

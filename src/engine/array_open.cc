@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "engine/array_impl.h"
-#include "engine/recovery.h"
+#include "engine/open/recovery.h"
 #include "runtime/task_group.h"
 
 namespace eplog {

@@ -1,7 +1,7 @@
 // Array::Check and Array::Scrub: the same reading, of an array at rest or at work.
 #include "engine/array_impl.h"
-#include "engine/metadata_scrubber.h"
-#include "engine/scrubber.h"
+#include "engine/repair/metadata_scrubber.h"
+#include "engine/repair/scrubber.h"
 
 namespace eplog {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/array_impl.h"
-#include "engine/traffic.h"
+#include "engine/core/traffic.h"
 
 namespace eplog {
 

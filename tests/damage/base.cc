@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
-#include "engine/hooks.h"
+#include "engine/core/hooks.h"
 #include "eplog/array.h"
 #include "format/superblock.h"
 #include "runtime/run_task.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/hooks.h"
+#include "engine/core/hooks.h"
 #include "eplog/array.h"
 #include "runtime/virtual_loop.h"
 #include "tests/damage/base.h"

@@ -15,7 +15,7 @@
 
 #include "base/random.h"
 #include "device/memory_device.h"
-#include "engine/assembly.h"
+#include "engine/open/assembly.h"
 
 namespace eplog {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <optional>
 
-#include "engine/assembly.h"
-#include "engine/checkpoint_loader.h"
-#include "engine/core.h"
+#include "engine/checkpoint/checkpoint_loader.h"
+#include "engine/core/core.h"
+#include "engine/open/assembly.h"
 #include "runtime/run_task.h"
 #include "tests/erasure/oracle.h"
 

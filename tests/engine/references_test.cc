@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/appender.h"
-#include "engine/buffered_chunks.h"
-#include "engine/chunk_reader.h"
-#include "engine/core.h"
-#include "engine/findings.h"
-#include "engine/scrubber.h"
+#include "engine/core/core.h"
+#include "engine/core/findings.h"
+#include "engine/log/appender.h"
+#include "engine/read/chunk_reader.h"
+#include "engine/repair/scrubber.h"
+#include "engine/write/buffered_chunks.h"
 #include "format/entry.h"
 #include "format/superblock.h"
 #include "layout/geometry.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/hooks.h"
+#include "engine/core/hooks.h"
 
 namespace eplog::torture {
 

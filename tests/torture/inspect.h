@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "engine/hooks.h"
+#include "engine/core/hooks.h"
 #include "eplog/array.h"
 #include "tests/torture/machine.h"
 #include "tests/torture/oracle.h"

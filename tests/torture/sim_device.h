@@ -24,7 +24,7 @@
 
 #include "base/random.h"
 #include "device/device.h"
-#include "engine/hooks.h"
+#include "engine/core/hooks.h"
 #include "runtime/virtual_loop.h"
 
 namespace eplog::torture {
