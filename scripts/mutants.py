@@ -28,12 +28,14 @@ import threading
 import time
 from pathlib import Path
 
-ROOMS = ["engine", "metadata", "space", "log", "frontend"]
-NOT_TORTURED = {"frontend"}
+ROOMS = ["engine", "metadata", "space", "rings", "control", "report", "frontend"]
+NOT_TORTURED = {"control", "report", "frontend"}
 # What else drives a room than the tests that bear its name.
-BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "log": ["engine_tests"], "frontend": ["serving_tests", "cli_tests"]}
+BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "rings": ["engine_tests"],
+           "control": ["frontend_tests", "host_tests"], "report": ["frontend_tests", "cli_tests"],
+           "frontend": ["serving_tests", "cli_tests"]}
 # What of a room only shows in the whole program: scripts of tests/e2e.
-TRIED_WHOLE = {"frontend": ["cli_test.sh", "limits_test.sh", "spare_test.sh"]}
+TRIED_WHOLE = {room: ["cli_test.sh", "limits_test.sh", "spare_test.sh"] for room in ("control", "report", "frontend")}
 # Whatever a broken program has mounted or left running goes with the test that started it.
 ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SEEDS = 600
@@ -63,7 +65,7 @@ def draw_all():
 
     found = []
     for room in ROOMS:
-        for path in sorted((TOP / "src" / room).glob("*.cc")):
+        for path in sorted((TOP / "src" / room).rglob("*.cc")):
             lines = path.read_text().splitlines(keepends=True)
             with contextlib.redirect_stdout(io.StringIO()):
                 mutants = mutator.mutants_regexp(lines, ruleFiles=RULES, ignorePatterns=IGNORED, ignoreStringOnly=True)
@@ -132,8 +134,8 @@ class Lane:
 
     def code_of(self, name):
         """What a source compiles to, without what only debuggers read; None: it does not compile."""
-        room = name.split("/")[1]
-        target = f"src/CMakeFiles/eplog_{room}.dir/{name.removeprefix('src/')}.o"
+        source = Path(name).relative_to("src")
+        target = f"src/CMakeFiles/eplog_{'_'.join(source.parts[:-1])}.dir/{source}.o"
         status, _ = self.ninja(target)
         if status != 0:
             return None

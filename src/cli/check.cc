@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
 #include "cli/print_report.h"
-#include "cli/session.h"
-#include "cli/verbs.h"
-#include "frontend/report_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/session.h"
+#include "report/report_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
-#include "cli/session.h"
-#include "cli/verbs.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/session.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include <map>
 #include <optional>
 
-#include "cli/console.h"
-#include "cli/suggest.h"
+#include "terminal/console.h"
+#include "text/suggest.h"
 
 namespace eplog::cli {
 namespace {

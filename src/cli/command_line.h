@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verbs.h"
+#include "cli/verb/verbs.h"
 
 namespace eplog::cli {
 

@@ -4,11 +4,11 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
-#include "cli/session.h"
-#include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/session.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "cli/session.h"
-#include "frontend/plan_json.h"
-#include "frontend/status_json.h"
+#include "host/session.h"
+#include "report/plan_json.h"
+#include "report/status_json.h"
 
 namespace eplog::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/array_file.h"
-#include "cli/parser.h"
-#include "frontend/json.h"
+#include "cli/verb/parser.h"
+#include "host/array_file.h"
+#include "report/json.h"
 
 namespace eplog::cli {
 

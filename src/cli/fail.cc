@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
 #include "cli/dry_run.h"
-#include "cli/member_name.h"
-#include "cli/session.h"
-#include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/member_name.h"
+#include "host/session.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

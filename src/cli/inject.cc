@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
-#include "cli/member_name.h"
-#include "cli/session.h"
-#include "cli/units.h"
-#include "cli/verbs.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/member_name.h"
+#include "host/session.h"
+#include "terminal/console.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {

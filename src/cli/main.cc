@@ -10,7 +10,7 @@
 
 #include "base/out_of_memory.h"
 #include "cli/command_line.h"
-#include "cli/console.h"
+#include "terminal/console.h"
 
 namespace {
 
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   try {
     return eplog::cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& error) {
-    return eplog::cli::FinishOutput(
+    return eplog::FinishOutput(
         eplog::cli::ReportError("", eplog::Error{eplog::ErrorCode::kIo, error.what()}));
   }
 }

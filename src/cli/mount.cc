@@ -15,22 +15,22 @@
 #include <string>
 #include <vector>
 
-#include "cli/array_file.h"
-#include "cli/bounded_call.h"
-#include "cli/console.h"
-#include "cli/limits.h"
-#include "cli/member_name.h"
-#include "cli/mount_table.h"
-#include "cli/session.h"
-#include "cli/spare_shelf.h"
-#include "cli/typed_path.h"
-#include "cli/units.h"
-#include "cli/verbs.h"
-#include "frontend/control.h"
+#include "cli/verb/verbs.h"
+#include "control/control.h"
 #include "frontend/daemon.h"
-#include "frontend/fuse_mount.h"
-#include "frontend/report_json.h"
-#include "frontend/status_json.h"
+#include "host/array_file.h"
+#include "host/bounded_call.h"
+#include "host/file_spare_shelf.h"
+#include "host/fuse_mount.h"
+#include "host/limits.h"
+#include "host/member_name.h"
+#include "host/mount_table.h"
+#include "host/session.h"
+#include "host/typed_path.h"
+#include "report/report_json.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {
@@ -333,28 +333,13 @@ int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
   if (command.force) {
     WarnOfLoss(*opened);
   }
-  serve.describe = [opened, directory] {
-    return DescribeServing(opened->file(), directory, opened->Held(), opened->HeldBefore());
-  };
-  serve.release = [opened] { opened->Release(); };
-  serve.open_device = [opened](std::string path, DeviceIdentity looked_at) {
-    return opened->OpenDevice(std::move(path), looked_at);
-  };
-  serve.close_device = [opened](Device& device) { opened->CloseDevice(device); };
-  serve.inject = [opened](const std::string& path, const Injection& injection) {
-    return opened->Inject(path, injection);
-  };
-  if (!command.read_only) {
-    serve.forget_scrub = [opened] { opened->ForgetScrubMark(); };
-  }
+  serve.owner = opened;
   std::unique_ptr<FileSpareShelf> spares;
   const auto member = opened->Run(opened->AnyMember());
   if (!command.read_only && member.ok()) {
     spares = std::make_unique<FileSpareShelf>(*opened, opened->file(), *member);
   }
   serve.spares = spares.get();
-  serve.listen = [opened](EventSink sink) { opened->Listen(std::move(sink)); };
-  serve.tell = [opened](const ArrayEvent& event) { opened->Tell(event); };
   const Status served = ServeArray((*session)->loop(), (*session)->array(), serve, ready);
   return served.ok() ? kDone : ReportError(kVerb, served.error());
 }

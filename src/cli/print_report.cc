@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/console.h"
 #include "eplog/status.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

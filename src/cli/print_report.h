@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "frontend/json.h"
+#include "report/json.h"
 
 namespace eplog::cli {
 

@@ -9,12 +9,12 @@
 #include <string>
 #include <thread>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
-#include "cli/session.h"
-#include "cli/units.h"
-#include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/session.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {

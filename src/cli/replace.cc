@@ -9,22 +9,22 @@
 #include <string>
 #include <utility>
 
-#include "cli/array_file.h"
-#include "cli/candidate.h"
-#include "cli/change_turn.h"
-#include "cli/console.h"
 #include "cli/dry_run.h"
-#include "cli/make_file.h"
-#include "cli/member_name.h"
-#include "cli/members.h"
-#include "cli/probe.h"
-#include "cli/session.h"
-#include "cli/spares.h"
-#include "cli/typed_path.h"
-#include "cli/verbs.h"
+#include "cli/verb/verbs.h"
 #include "device/file_device.h"
-#include "frontend/plan_json.h"
-#include "frontend/status_json.h"
+#include "host/array_file.h"
+#include "host/candidate.h"
+#include "host/change_turn.h"
+#include "host/device_content.h"
+#include "host/make_file.h"
+#include "host/member_name.h"
+#include "host/members.h"
+#include "host/session.h"
+#include "host/spares.h"
+#include "host/typed_path.h"
+#include "report/plan_json.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -8,15 +8,15 @@
 #include <optional>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
 #include "cli/dry_run.h"
 #include "cli/print_report.h"
-#include "cli/scrub_mark.h"
-#include "cli/session.h"
-#include "cli/verbs.h"
-#include "frontend/report_json.h"
-#include "frontend/status_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/scrub_mark.h"
+#include "host/session.h"
+#include "report/report_json.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -8,19 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "cli/array_file.h"
-#include "cli/candidate.h"
-#include "cli/console.h"
-#include "cli/make_file.h"
-#include "cli/probe.h"
-#include "cli/session.h"
-#include "cli/spare_shelf.h"
-#include "cli/spares.h"
-#include "cli/typed_path.h"
-#include "cli/verbs.h"
-#include "frontend/plan_json.h"
+#include "cli/verb/verbs.h"
 #include "frontend/spare_keeper.h"
-#include "frontend/status_json.h"
+#include "host/array_file.h"
+#include "host/candidate.h"
+#include "host/device_content.h"
+#include "host/file_spare_shelf.h"
+#include "host/make_file.h"
+#include "host/session.h"
+#include "host/spares.h"
+#include "host/typed_path.h"
+#include "report/plan_json.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

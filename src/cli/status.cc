@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
-#include "cli/read_status.h"
-#include "cli/server.h"
-#include "cli/spares.h"
-#include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "cli/verb/read_status.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/server.h"
+#include "host/spares.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -15,15 +15,15 @@
 #include <utility>
 #include <vector>
 
-#include "cli/array_file.h"
-#include "cli/bounded_call.h"
-#include "cli/console.h"
-#include "cli/file_descriptor.h"
-#include "cli/mount_table.h"
-#include "cli/server.h"
-#include "cli/typed_path.h"
-#include "cli/verbs.h"
-#include "frontend/fuse_mount.h"
+#include "base/file_descriptor.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/bounded_call.h"
+#include "host/fuse_mount.h"
+#include "host/mount_table.h"
+#include "host/server.h"
+#include "host/typed_path.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/array_file.h"
-#include "cli/console.h"
 #include "cli/dry_run.h"
-#include "cli/session.h"
-#include "cli/suggest.h"
-#include "cli/units.h"
-#include "cli/verbs.h"
-#include "frontend/status_json.h"
+#include "cli/verb/verbs.h"
+#include "host/array_file.h"
+#include "host/session.h"
+#include "report/status_json.h"
+#include "terminal/console.h"
+#include "text/suggest.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {

@@ -18,10 +18,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "frontend/control.h"
+#include "control/control.h"
 #include "frontend/daemon_verbs.h"
 #include "frontend/spare_keeper.h"
 #include "frontend/stall_watch.h"
+#include "host/array_owner.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 
@@ -104,7 +105,12 @@ class SignalWatch {
 class Daemon {
  public:
   Daemon(IoUringLoop& loop, Array& array, ServeOptions options, const std::function<void()>& ready)
-      : loop_(loop), array_(array), options_(std::move(options)), ready_(ready), tasks_(loop) {}
+      : loop_(loop),
+        array_(array),
+        options_(std::move(options)),
+        owner_(options_.owner != nullptr ? *options_.owner : nobody_),
+        ready_(ready),
+        tasks_(loop) {}
 
   Task<void> Main();
   [[nodiscard]] bool done() const { return done_; }
@@ -119,6 +125,8 @@ class Daemon {
   IoUringLoop& loop_;
   Array& array_;
   ServeOptions options_;
+  ArrayOwner nobody_;
+  ArrayOwner& owner_;
   const std::function<void()>& ready_;
   SignalWatch signals_;
   std::unique_ptr<FuseServer> fuse_;
@@ -134,10 +142,9 @@ void Daemon::KeepSpares() {
   if (options_.spares == nullptr) {
     return;
   }
-  spares_ = std::make_unique<SpareKeeper>(loop_, array_, *options_.spares, options_.tell);
-  if (options_.listen) {
-    options_.listen([keeper = spares_.get()](const ArrayEvent& event) { keeper->Notice(event); });
-  }
+  spares_ = std::make_unique<SpareKeeper>(loop_, array_, *options_.spares,
+                                          [this](const ArrayEvent& event) { owner_.Tell(event); });
+  owner_.Listen([keeper = spares_.get()](const ArrayEvent& event) { keeper->Notice(event); });
 }
 
 Status Daemon::Begin() {
@@ -149,8 +156,7 @@ Status Daemon::Begin() {
   KeepSpares();
   verbs_ = std::make_unique<DaemonVerbs>(
       loop_, array_, *fuse_, ServingInfo{NowUtc(), static_cast<int>(::getpid())},
-      DaemonVerbs::Devices{options_.open_device, options_.close_device, options_.inject,
-                           spares_.get(), options_.forget_scrub, options_.describe});
+      DaemonVerbs::Served{owner_, spares_.get(), options_.fuse.mountpoint});
   std::string path = options_.socket_path.empty() ? ControlSocketPath(array_.GetStatus().uuid)
                                                   : options_.socket_path;
   DaemonVerbs* verbs = verbs_.get();
@@ -208,14 +214,10 @@ Task<Status> Daemon::CloseArray() {
   if (spares_ != nullptr) {
     Task<void> stopping = spares_->Stop();
     co_await stopping;
-    if (options_.listen) {
-      options_.listen({});
-    }
+    owner_.Listen({});
   }
   Status status = co_await array_.Close();
-  if (options_.release) {
-    options_.release();
-  }
+  owner_.Release();
   co_return status;
 }
 

@@ -8,41 +8,23 @@
 #include <string>
 
 #include "base/result.h"
-#include "device/device.h"
 #include "eplog/array.h"
 #include "frontend/fuse_server.h"
-#include "frontend/json.h"
 
 namespace eplog {
 
+class ArrayOwner;
 class IoUringLoop;
 class SpareShelf;
-struct Injection;
 
 struct ServeOptions {
   FuseOptions fuse;
   std::string socket_path;  // empty: ControlSocketPath(uuid)
-  // Called once the array is closed, before `umount` is answered: let go of its devices (their
-  // locks), so that who waited for `umount` can open the array. May destroy the array. May be
-  // empty.
-  std::function<void()> release;
-  // For the verb `replace`: opens a device that joins the array, if it is what was looked at, and
-  // what is told when that was tried: it is kept from then on for as long as the array holds it.
-  std::function<Task<Result<Device*>>(std::string path, DeviceIdentity looked_at)> open_device;
-  std::function<void(Device& device)> close_device;
-  // For the verb `inject`: faults on the member at this path, on all if it is empty.
-  std::function<Status(const std::string& path, const Injection& injection)> inject;
-  // For the verb `serving`: which array this is, so that nobody takes a copy of it for it. May be
-  // empty.
-  std::function<Json()> describe;
-  // For the verb `scrub`: the next one begins at the beginning.
-  std::function<void()> forget_scrub;
+  // Who opened the array; he is told of its end before `umount` is answered, so that who waited for
+  // that can open the array. Null: nobody who could do anything.
+  ArrayOwner* owner = nullptr;
   // Spares that step in by themselves, for as long as this serves. Null: there are none to be used.
   SpareShelf* spares = nullptr;
-  // Told what takes the array's events from now on; with an empty sink, nobody any more. For
-  // spares.
-  std::function<void(EventSink sink)> listen;
-  EventSink tell;  // events of spares
 };
 
 // Serve `array` at options.fuse.mountpoint and on its control socket; returns when the mount is

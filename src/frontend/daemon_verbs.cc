@@ -5,10 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "frontend/arguments.h"
-#include "frontend/plan_json.h"
-#include "frontend/report_json.h"
 #include "frontend/spare_keeper.h"
+#include "host/array_owner.h"
+#include "report/arguments.h"
+#include "report/plan_json.h"
+#include "report/report_json.h"
 
 namespace eplog {
 namespace {
@@ -28,11 +29,11 @@ Result<std::string> SparePath(const Json& request, const SpareKeeper* spares) {
 }  // namespace
 
 DaemonVerbs::DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
-                         Devices devices)
+                         Served served)
     : array_(array),
       fuse_(fuse),
       serving_(std::move(serving)),
-      devices_(std::move(devices)),
+      served_(std::move(served)),
       closed_event_(loop) {}
 
 DaemonVerbs::Handler DaemonVerbs::HandlerOf(const std::string& verb) {
@@ -92,15 +93,15 @@ void DaemonVerbs::Closed(Status status) {
 
 Task<Result<Json>> DaemonVerbs::GetStatus(Json /*request*/, ProgressSink /*progress*/) {
   ArrayStatus status = array_.GetStatus();
-  if (devices_.spares != nullptr) {
-    std::vector<DeviceStatus> spares = devices_.spares->List();
+  if (served_.spares != nullptr) {
+    std::vector<DeviceStatus> spares = served_.spares->List();
     std::move(spares.begin(), spares.end(), std::back_inserter(status.devices));
   }
   co_return StatusToJson(status, serving_);
 }
 
 Task<Result<Json>> DaemonVerbs::GetServing(Json /*request*/, ProgressSink /*progress*/) {
-  Json told = devices_.describe ? devices_.describe() : Json();
+  Json told = served_.owner.Describe(served_.directory);
   if (told.is_object()) {
     told["mount_device"] = uint64_t{fuse_.device()};
   }
@@ -154,32 +155,32 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   Result<uint32_t> device = DeviceArgument(request);
   EPLOG_CO_TRY(device);
   const auto path = request.find("path");
-  if (path == request.end() || !path->is_string() || devices_.open == nullptr) {
+  if (path == request.end() || !path->is_string()) {
     co_return Fail(ErrorCode::kInvalidArgument, "the request lacks the path of the replacement");
   }
   Result<DeviceIdentity> looked_at = IdentityArgument(request);
   EPLOG_CO_TRY(looked_at);
-  Task<Result<Device*>> opening = devices_.open(path->get<std::string>(), *looked_at);
+  Task<Result<Device*>> opening = served_.owner.OpenDevice(path->get<std::string>(), *looked_at);
   const Result<Device*> opened = co_await opening;
   if (!opened.ok()) {
     Error error = opened.error();
     co_return Fail(std::move(error));
   }
   if (closed_) {  // opening may take long, and nobody waited for it: there is no array any more
-    devices_.close(**opened);
+    served_.owner.CloseDevice(**opened);
     co_return Fail(ErrorCode::kShutdown, "the array is closing; nothing was replaced");
   }
   Task<Result<std::string>> replacing = PutInPlace(*device, **opened);
   Result<std::string> unwritten = co_await replacing;
-  devices_.close(**opened);
+  served_.owner.CloseDevice(**opened);
   EPLOG_CO_TRY(unwritten);
   Json result = {{"unwritten", *unwritten}};
   co_return result;
 }
 
 Task<Result<std::string>> DaemonVerbs::PutInPlace(uint32_t device, Device& replacement) {
-  if (devices_.spares != nullptr) {
-    Task<Result<std::string>> replacing = devices_.spares->Replace(device, replacement);
+  if (served_.spares != nullptr) {
+    Task<Result<std::string>> replacing = served_.spares->Replace(device, replacement);
     co_return co_await replacing;
   }
   Task<Status> replacing = array_.ReplaceDevice(device, replacement);
@@ -193,8 +194,8 @@ Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
   const auto repair = request.find("repair");
   const bool heal = repair != request.end() && repair->is_boolean() && repair->get<bool>();
   const auto restart = request.find("restart");
-  if (restart != request.end() && *restart == true && devices_.forget_scrub) {
-    devices_.forget_scrub();
+  if (restart != request.end() && *restart == true) {
+    served_.owner.ForgetScrubMark();
   }
   Task<Result<CheckReport>> scrubbing = array_.Scrub(heal, std::move(progress));
   Result<CheckReport> report = co_await scrubbing;
@@ -249,10 +250,7 @@ Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progre
     injection.hang = flag("hang");
     injection.drop = flag("drop");
   }
-  if (devices_.inject == nullptr) {
-    co_return Fail(ErrorCode::kUnsupported, "faults cannot be injected here");
-  }
-  Status status = devices_.inject(path, injection);
+  Status status = served_.owner.Inject(path, injection);
   EPLOG_CO_TRY(status);
   co_return Json();
 }
@@ -260,11 +258,11 @@ Task<Result<Json>> DaemonVerbs::InjectFaults(Json request, ProgressSink /*progre
 // {"path": "...", "identity": {...}}: what is at the path is overwritten, if it is that.
 // NOLINTNEXTLINE(readability-make-member-function-const): a Handler like the others
 Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/) {
-  Result<std::string> path = SparePath(request, devices_.spares);
+  Result<std::string> path = SparePath(request, served_.spares);
   EPLOG_CO_TRY(path);
   Result<DeviceIdentity> looked_at = IdentityArgument(request);
   EPLOG_CO_TRY(looked_at);
-  Task<Status> adding = devices_.spares->Add(*path, *looked_at);
+  Task<Status> adding = served_.spares->Add(*path, *looked_at);
   Status status = co_await adding;
   EPLOG_CO_TRY(status);
   co_return Json();
@@ -273,9 +271,9 @@ Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/
 // {"path": "..."}
 // NOLINTNEXTLINE(readability-make-member-function-const): a Handler like the others
 Task<Result<Json>> DaemonVerbs::RemoveSpare(Json request, ProgressSink /*progress*/) {
-  Result<std::string> path = SparePath(request, devices_.spares);
+  Result<std::string> path = SparePath(request, served_.spares);
   EPLOG_CO_TRY(path);
-  Task<Status> removing = devices_.spares->Remove(*path);
+  Task<Status> removing = served_.spares->Remove(*path);
   Status status = co_await removing;
   EPLOG_CO_TRY(status);
   co_return Json();

@@ -29,43 +29,30 @@
 // time.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "base/result.h"
-#include "device/inject_device.h"
+#include "control/control.h"
 #include "eplog/array.h"
-#include "frontend/control.h"
 #include "frontend/fuse_server.h"
-#include "frontend/json.h"
-#include "frontend/status_json.h"
+#include "report/json.h"
+#include "report/status_json.h"
 #include "runtime/sync.h"
 
 namespace eplog {
 
+class ArrayOwner;
 class SpareKeeper;
 
 class DaemonVerbs {
  public:
-  // Opens what is to become a member of the array, if it is what was looked at. Whoever provides
-  // this owns the device, for as long as the array holds it and until he is told that nobody here
-  // needs it any more.
-  using OpenDevice =
-      std::function<Task<Result<Device*>>(std::string path, DeviceIdentity looked_at)>;
-  using CloseDevice = std::function<void(Device& device)>;
-  // Faults on a member, by its path; on all if it is empty.
-  using Inject = std::function<Status(const std::string& path, const Injection& injection)>;
-  struct Devices {
-    OpenDevice open;
-    CloseDevice close;
-    Inject inject;
-    SpareKeeper* spares = nullptr;       // null: none may be used
-    std::function<void()> forget_scrub;  // the next scrub begins at the beginning; may be empty
-    std::function<Json()> describe;      // may be empty
+  struct Served {
+    ArrayOwner& owner;
+    SpareKeeper* spares = nullptr;  // null: none may be used
+    std::string directory;          // where it is mounted
   };
 
-  DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving,
-              Devices devices);
+  DaemonVerbs(EventLoop& loop, Array& array, FuseServer& fuse, ServingInfo serving, Served served);
 
   [[nodiscard]] Task<Result<Json>> Run(Json request, ProgressSink progress);
 
@@ -106,7 +93,7 @@ class DaemonVerbs {
   Array& array_;
   FuseServer& fuse_;
   ServingInfo serving_;
-  Devices devices_;
+  Served served_;
   bool closed_ = false;
   Status close_status_;
   Event closed_event_;

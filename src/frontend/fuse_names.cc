@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "frontend/arguments.h"
 #include "frontend/fuse_session.h"
+#include "report/arguments.h"
 
 namespace eplog {
 namespace {

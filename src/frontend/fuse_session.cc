@@ -16,8 +16,8 @@
 
 #include "base/check.h"
 #include "frontend/fuse_calls.h"
-#include "frontend/fuse_mount.h"
-#include "frontend/side_thread.h"
+#include "host/fuse_mount.h"
+#include "runtime/side_thread.h"
 
 namespace eplog {
 namespace {

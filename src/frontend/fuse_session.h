@@ -28,8 +28,8 @@
 
 #include "eplog/array.h"
 #include "frontend/fuse_server.h"
-#include "frontend/helper_thread.h"
 #include "frontend/request_buffers.h"
+#include "runtime/helper_thread.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "base/xml_text.h"
+#include "text/xml_text.h"
 
 namespace eplog {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/assemble_report.h"
+#include "cli/assemble/report.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/console.h"
+#include "terminal/console.h"
 
 namespace eplog::cli {
 namespace {

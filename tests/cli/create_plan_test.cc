@@ -1,4 +1,4 @@
-#include "cli/create_plan.h"
+#include "cli/create/plan.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "format/superblock.h"
-#include "tests/cli/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {

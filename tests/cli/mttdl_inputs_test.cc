@@ -1,16 +1,16 @@
 // From what people and files say to the parameters of the model: every unit, every refusal.
-#include "cli/mttdl_inputs.h"
+#include "cli/mttdl/inputs.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/random.h"
-#include "cli/mttdl_report.h"
-#include "cli/mttdl_sources.h"
-#include "cli/mttdl_sweep.h"
-#include "cli/mttdl_whatif.h"
-#include "tests/cli/temp_dir.h"
+#include "cli/mttdl/report.h"
+#include "cli/mttdl/sources.h"
+#include "cli/mttdl/sweep.h"
+#include "cli/mttdl/whatif.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {

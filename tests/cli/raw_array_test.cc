@@ -1,11 +1,11 @@
-#include "cli/raw_array.h"
+#include "cli/inspect/raw_array.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/cli/hanging_file.h"
-#include "tests/cli/temp_dir.h"
+#include "tests/host/hanging_file.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {

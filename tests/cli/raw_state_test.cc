@@ -1,4 +1,4 @@
-#include "cli/raw_state.h"
+#include "cli/inspect/raw_state.h"
 
 #include <gtest/gtest.h>
 

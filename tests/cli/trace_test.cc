@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
-#include "cli/console.h"
-#include "tests/cli/temp_dir.h"
+#include "terminal/console.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 
 #include "cli/command_line.h"
-#include "cli/console.h"
-#include "frontend/control.h"
-#include "frontend/json.h"
-#include "tests/cli/temp_dir.h"
+#include "control/control.h"
+#include "report/json.h"
+#include "terminal/console.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {

@@ -23,14 +23,15 @@
 #include <vector>
 
 #include "base/read_text.h"
+#include "control/control.h"
+#include "control/server_mark.h"
 #include "device/memory_device.h"
-#include "frontend/control.h"
 #include "frontend/daemon.h"
-#include "frontend/server_mark.h"
 #include "frontend/spare_keeper.h"
 #include "runtime/io_uring_loop.h"
-#include "tests/frontend/asked_array.h"
 #include "tests/frontend/served_mount.h"
+#include "tests/support/asked_array.h"
+#include "tests/support/called_owner.h"
 
 namespace eplog {
 namespace {
@@ -252,15 +253,17 @@ class Serving : public testing::Test {
     ServeOptions options;
     options.fuse.mountpoint = directory_ / "mount";
     options.spares = &spare;
-    options.listen = [&](EventSink to) {
+    CalledOwner owner;
+    options.owner = &owner;
+    owner.listen = [&](EventSink to) {
       note(to ? "somebody listens" : "nobody listens");
       sink = std::move(to);
     };
-    options.tell = [&](const ArrayEvent& event) { note(EventKindName(event.kind)); };
-    options.describe = [] { return Json{{"name", "it"}}; };
-    options.forget_scrub = [&] { note("forgotten"); };
+    owner.tell = [&](const ArrayEvent& event) { note(EventKindName(event.kind)); };
+    owner.describe = [] { return Json{{"name", "it"}}; };
+    owner.forget_scrub = [&] { note("forgotten"); };
     // Stands for whatever loses a device.
-    options.inject = [&](const std::string& path, const Injection& /*injection*/) {
+    owner.inject = [&](const std::string& path, const Injection& /*injection*/) {
       note("lost " + path);
       array.status.devices[0].state = DeviceState::kFailed;
       ArrayEvent event;
@@ -268,7 +271,7 @@ class Serving : public testing::Test {
       sink(event);
       return OkStatus();
     };
-    options.release = [&] { note("released after " + array.asked.back()); };
+    owner.release = [&] { note("released after " + array.asked.back()); };
     const Status served = ServeArray(**loop, array, options, [&] { note("ready"); });
     note(served.ok() ? "well" : served.error().message);
     return served.ok() ? 0 : 1;
@@ -340,7 +343,9 @@ TEST_F(Serving, SignalsAreItsOwnOnlyAsLongAsItServes) {
     ServeOptions options;
     options.fuse.mountpoint = directory_ / "mount";
     options.socket_path = directory_ / "socket";
-    options.release = [] { ::kill(::getpid(), SIGTERM); };
+    CalledOwner owner;
+    options.owner = &owner;
+    owner.release = [] { ::kill(::getpid(), SIGTERM); };
     const std::string before = StatusLine("SigBlk");
     const Status served = ServeArray(**loop, array, options, [&] {
       Note(StatusLine("SigBlk") == before ? "not taken" : "taken");

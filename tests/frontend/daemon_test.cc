@@ -22,11 +22,12 @@
 #include <string>
 #include <thread>
 
+#include "control/control.h"
 #include "device/memory_device.h"
-#include "frontend/control.h"
-#include "frontend/status_json.h"
+#include "report/status_json.h"
 #include "runtime/io_uring_loop.h"
 #include "tests/frontend/served_mount.h"
+#include "tests/support/called_owner.h"
 
 namespace eplog {
 namespace {
@@ -79,12 +80,14 @@ class DaemonTest : public testing::Test {
     ServeOptions options;
     options.fuse.mountpoint = mount_;
     options.socket_path = socket_;
-    options.release = [&] {
+    CalledOwner owner;
+    options.owner = &owner;
+    owner.release = [&] {
       WriteText(journal_, array.closed ? "released after close" : "released before close");
     };
     MemoryDevice device("late", 4096);
     if (opens_late_) {
-      OpenLate(**loop, array, device, options);
+      OpenLate(**loop, array, device, owner);
     }
     const Status served = ServeArray(**loop, array, options, ready);
     WriteText(journal_, served.ok() ? "ended well" : "ended: " + served.error().ToString());
@@ -95,11 +98,11 @@ class DaemonTest : public testing::Test {
   }
 
   // A replacement comes open when the array is closed and gone.
-  void OpenLate(EventLoop& loop, FakeArray& array, Device& device, ServeOptions& options) {
-    options.open_device = [&, this](std::string /*path*/, DeviceIdentity /*looked_at*/) {
+  void OpenLate(EventLoop& loop, FakeArray& array, Device& device, CalledOwner& owner) {
+    owner.open = [&, this](std::string /*path*/, DeviceIdentity /*looked_at*/) {
       return ComeOpenLate(loop, array, device);
     };
-    options.close_device = [this](Device& /*device*/) { WriteText(journal_, "let go"); };
+    owner.close = [this](Device& /*device*/) { WriteText(journal_, "let go"); };
     array.on_replace = [this](uint32_t /*device*/, Device& /*replacement*/) -> Task<Status> {
       WriteText(journal_, "replaced");
       co_return OkStatus();

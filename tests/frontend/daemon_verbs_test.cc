@@ -12,8 +12,9 @@
 #include "frontend/spare_keeper.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
-#include "tests/frontend/asked_array.h"
 #include "tests/frontend/served_mount.h"
+#include "tests/support/asked_array.h"
+#include "tests/support/called_owner.h"
 
 namespace eplog {
 namespace {
@@ -65,16 +66,16 @@ class Verbs : public testing::Test {
     array_.status.devices[1].name = "log0";
     array_.status.devices[1].state = DeviceState::kMissing;
     array_.volumes = {{VolumeId(9), "disk", 5000, 4096}, {VolumeId(2), "other", 1, 0}};
-    devices_.open = [this](std::string path, DeviceIdentity looked_at) {
+    owner_.open = [this](std::string path, DeviceIdentity looked_at) {
       return Open(std::move(path), looked_at);
     };
-    devices_.close = [this](Device& device) { done_.push_back("close " + device.name()); };
-    devices_.inject = [this](const std::string& path, const Injection& injection) {
+    owner_.close = [this](Device& device) { done_.push_back("close " + device.name()); };
+    owner_.inject = [this](const std::string& path, const Injection& injection) {
       done_.push_back("inject " + path);
       injection_ = injection;
       return array_.answer;
     };
-    devices_.forget_scrub = [this] { done_.emplace_back("forget"); };
+    owner_.forget_scrub = [this] { done_.emplace_back("forget"); };
   }
   void TearDown() override {
     verbs_.reset();
@@ -88,8 +89,9 @@ class Verbs : public testing::Test {
   }
   DaemonVerbs& verbs() {
     if (verbs_ == nullptr) {
-      verbs_ = std::make_unique<DaemonVerbs>(*loop_, array_, *fuse_,
-                                             ServingInfo{"2024-05-06T07:08:09Z", 77}, devices_);
+      verbs_ = std::make_unique<DaemonVerbs>(
+          *loop_, array_, *fuse_, ServingInfo{"2024-05-06T07:08:09Z", 77},
+          DaemonVerbs::Served{owner_, spares_, directory_.path()});
     }
     return *verbs_;
   }
@@ -117,7 +119,8 @@ class Verbs : public testing::Test {
   std::unique_ptr<IoUringLoop> loop_;
   AskedArray array_;
   std::unique_ptr<FuseServer> fuse_;
-  DaemonVerbs::Devices devices_;
+  CalledOwner owner_;
+  SpareKeeper* spares_ = nullptr;
   std::unique_ptr<DaemonVerbs> verbs_;
   MemoryDevice replacement_{"/dev/new", 4096};
   Status opens_;
@@ -138,7 +141,7 @@ TEST_F(Verbs, ServingIsWhatItsOpenerSaysAndTheMount) {
   EXPECT_EQ(Answer({{"verb", "serving"}}), "null");
   verbs_.reset();
   Json told = {{"uuid", "u"}};
-  devices_.describe = [&told] { return told; };
+  owner_.describe = [&told] { return told; };
   EXPECT_EQ(Answer({{"verb", "serving"}}),
             R"({"uuid":"u","mount_device":)" + std::to_string(fuse_->device()) + "}");
   EXPECT_NE(fuse_->device(), 0U);
@@ -177,7 +180,7 @@ TEST_F(Verbs, ScrubHealsAndBeginsAnewOnlyIfTold) {
   EXPECT_EQ(array_.asked, (Words{"scrub", "scrub", "scrub", "scrub and heal", "scrub"}));
   EXPECT_EQ(progress_, "3/4 3/4 3/4 3/4 3/4 ");
   verbs_.reset();
-  devices_.forget_scrub = nullptr;
+  owner_.forget_scrub = nullptr;
   EXPECT_TRUE(Ask({{"verb", "scrub"}, {"restart", true}}).ok()) << "there is nothing to forget";
 }
 
@@ -285,14 +288,14 @@ TEST_F(Verbs, HalfAReplacementIsNotOpened) {
   ExpectRefused(request, ErrorCode::kInvalidArgument);
   EXPECT_EQ(done_, Words{});
   verbs_.reset();
-  devices_.open = nullptr;
+  owner_.open = nullptr;
   ExpectRefused(Replace(), ErrorCode::kInvalidArgument);
 }
 
 TEST_F(Verbs, SparesAreKeptByTheirKeeper) {
   NotedShelf shelf;
   SpareKeeper keeper(*loop_, array_, shelf, {});
-  devices_.spares = &keeper;
+  spares_ = &keeper;
   EXPECT_EQ(Answer({{"verb", "spare-add"}, {"path", "/spare"}, {"identity", kIdentity}}), "null");
   const Result<Json> status = Ask({{"verb", "status"}});
   ASSERT_EQ((*status)["devices"].size(), 3U);
@@ -361,7 +364,7 @@ TEST_F(Verbs, WithoutADeviceFaultsAreCleared) {
   ExpectRefused({{"verb", "inject"}, {"device", 2}}, ErrorCode::kNotFound);
   EXPECT_EQ(done_.size(), 1U);
   verbs_.reset();
-  devices_.inject = nullptr;
+  owner_.inject = nullptr;
   ExpectRefused({{"verb", "inject"}}, ErrorCode::kUnsupported);
 }
 

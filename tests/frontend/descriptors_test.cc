@@ -12,19 +12,19 @@
 #include <string>
 #include <utility>
 
-#include "frontend/control.h"
+#include "control/control.h"
+#include "control/peer.h"
+#include "control/server_mark.h"
 #include "frontend/daemon.h"
-#include "frontend/event_file.h"
-#include "frontend/event_log.h"
-#include "frontend/fuse_mount.h"
-#include "frontend/helper_thread.h"
-#include "frontend/peer.h"
-#include "frontend/server_mark.h"
+#include "host/fuse_mount.h"
+#include "report/event_file.h"
+#include "report/event_log.h"
+#include "runtime/helper_thread.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
-#include "tests/frontend/asked_array.h"
 #include "tests/frontend/served_mount.h"
 #include "tests/runtime/await.h"
+#include "tests/support/asked_array.h"
 
 namespace eplog {
 namespace {

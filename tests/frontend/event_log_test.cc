@@ -19,9 +19,9 @@
 #include <thread>
 #include <vector>
 
-#include "frontend/event_log.h"
-#include "frontend/json.h"
-#include "frontend/side_thread.h"
+#include "report/event_log.h"
+#include "report/json.h"
+#include "runtime/side_thread.h"
 #include "tests/frontend/served_mount.h"
 
 namespace eplog {

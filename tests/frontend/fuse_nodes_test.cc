@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "frontend/fuse_mount.h"
+#include "host/fuse_mount.h"
 #include "tests/frontend/served_mount.h"
 
 namespace eplog {

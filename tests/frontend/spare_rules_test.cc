@@ -10,8 +10,8 @@
 #include "device/memory_device.h"
 #include "frontend/spare_keeper.h"
 #include "runtime/virtual_loop.h"
-#include "tests/frontend/asked_array.h"
 #include "tests/runtime/await.h"
+#include "tests/support/asked_array.h"
 
 namespace eplog {
 namespace {

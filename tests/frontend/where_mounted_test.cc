@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string>
 
-#include "frontend/fuse_mount.h"
+#include "host/fuse_mount.h"
 #include "tests/frontend/served_mount.h"
 
 namespace eplog {

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cli/array_file.h"
-#include "cli/units.h"
-#include "frontend/control_lines.h"
+#include "control/control_lines.h"
+#include "host/array_file.h"
+#include "text/units.h"
 
 namespace eplog::fuzz {
 namespace {
@@ -38,11 +38,11 @@ Outcome Refused(const Error& error, ErrorCode code) {
 
 // Comes back from how it would be typed; or is refused in one line.
 Outcome CheckSize(std::string_view text) {
-  const auto size = cli::ParseSize(text);
+  const auto size = ParseSize(text);
   if (!size.ok()) {
     return Refused(size.error(), ErrorCode::kInvalidArgument);
   }
-  const auto back = cli::ParseSize(cli::TypedSize(*size));
+  const auto back = ParseSize(TypedSize(*size));
   EPLOG_CHECK(back.ok() && *back == *size, "an accepted size comes back");
   return Outcome::kAccepted;
 }
@@ -92,7 +92,7 @@ constexpr const char* kUnitLines[] = {"4096\n4K\n4KiB",       "1.5G\n2T\n16p",
 
 Outcome RunArrayFile(std::span<const std::byte> in) {
   const std::filesystem::path file = "/arrays/a/array.toml";
-  const auto array = cli::ParseArrayFile(TextOf(in), file);
+  const auto array = ParseArrayFile(TextOf(in), file);
   if (!array.ok()) {
     EPLOG_CHECK(array.error().message.find(file.string()) == 0, "a refusal names the file");
     return Refused(array.error(), ErrorCode::kCorrupt);
@@ -100,10 +100,10 @@ Outcome RunArrayFile(std::span<const std::byte> in) {
   EPLOG_CHECK(array->file == file && array->uuid.size() == 36 && !array->name.empty() &&
                   array->name.size() < 64 && !array->members.empty(),
               "an accepted array file is sane");
-  for (const cli::MemberPath& member : array->members) {
+  for (const MemberPath& member : array->members) {
     EPLOG_CHECK(array->Locate(member).is_absolute(), "a member is somewhere");
   }
-  const auto back = cli::ParseArrayFile(cli::FormatArrayFile(*array), file);
+  const auto back = ParseArrayFile(FormatArrayFile(*array), file);
   EPLOG_CHECK(back.ok() && back->uuid == array->uuid && back->name == array->name &&
                   back->members == array->members,
               "an accepted array file comes back");
@@ -149,12 +149,12 @@ Outcome RunUnits(std::span<const std::byte> in) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (!cli::IsPlainText(line)) {
+    if (!IsPlainText(line)) {
       continue;  // refusals quote what was typed, and who types control characters sees them
     }
     const Outcome size = CheckSize(line);
-    const auto duration = cli::ParseDuration(line);
-    const auto percent = cli::ParsePercent(line);
+    const auto duration = ParseDuration(line);
+    const auto percent = ParsePercent(line);
     EPLOG_CHECK(!percent.ok() || *percent <= 100, "a percentage is one");
     if (!duration.ok()) {
       static_cast<void>(Refused(duration.error(), ErrorCode::kInvalidArgument));

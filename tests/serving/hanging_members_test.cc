@@ -27,16 +27,17 @@
 
 #include "base/buffer.h"
 #include "base/random.h"
+#include "control/control.h"
 #include "device/deadline_device.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
 #include "eplog/array.h"
-#include "frontend/control.h"
 #include "frontend/daemon.h"
 #include "frontend/spare_keeper.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
 #include "tests/frontend/served_mount.h"
+#include "tests/support/called_owner.h"
 
 namespace eplog {
 namespace {
@@ -285,14 +286,15 @@ class HangingMembers : public testing::Test {
     ServeOptions options;
     options.fuse.mountpoint = mount_;
     options.socket_path = socket_;
-    options.open_device = [&server](std::string path,
-                                    DeviceIdentity /*looked_at*/) -> Task<Result<Device*>> {
+    CalledOwner owner;
+    options.owner = &owner;
+    owner.open = [&server](std::string path,
+                           DeviceIdentity /*looked_at*/) -> Task<Result<Device*>> {
       co_return &server.fresh(path == "/fresh/0" ? 0 : 1);
     };
-    options.close_device = [](Device& /*device*/) {};
     Shelf shelf(server);
     options.spares = has_spares_ ? &shelf : nullptr;
-    options.listen = [&server](EventSink sink) { server.Listen(std::move(sink)); };
+    owner.listen = [&server](EventSink sink) { server.Listen(std::move(sink)); };
     const Status served = ServeArray(**loop, server.array(), options, ready);
     const std::string wrong = server.CheckContent();
     if (!wrong.empty()) {

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "tests/cli/temp_dir.h"
+#include "tests/support/temp_dir.h"
 #include "tests/trace/trace_util.h"
 #include "trace/byte_source.h"
 

@@ -1,0 +1,119 @@
+#include "cli/verb/parser.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+namespace eplog::cli {
+
+Option Option::Required() const {
+  option_->required();
+  return *this;
+}
+
+Option Option::TypeName(const std::string& name) const {
+  option_->type_name(name);
+  return *this;
+}
+
+Option Option::Group(const std::string& name) const {
+  option_->group(name);
+  return *this;
+}
+
+Option Option::Needs(const Option& other) const {
+  option_->needs(other.option_);
+  return *this;
+}
+
+Option Option::ShowDefault() const {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option Option::Within(uint64_t least, uint64_t most) const {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::WithinReals(double least, double most) const {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::OneOf(std::initializer_list<std::string> words) const {
+  option_->check(CLI::IsMember(std::vector<std::string>(words)));
+  return *this;
+}
+
+Option Option::OneEach() const {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+Option Option::Delimiter(char delimiter) const {
+  option_->delimiter(delimiter);
+  return *this;
+}
+
+Parser Parser::AddVerb(const std::string& name, const std::string& help) const {
+  return Parser(*app_->add_subcommand(name, help));
+}
+
+void Parser::RequireVerb() const {
+  app_->require_subcommand(1);
+}
+
+Option Parser::Add(const std::string& names, std::string& value, const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, uint32_t& value, const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, uint64_t& value, const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, double& value, const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, std::optional<uint32_t>& value,
+                   const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, std::optional<uint64_t>& value,
+                   const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::Add(const std::string& names, std::vector<std::string>& value,
+                   const std::string& help) const {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Parser::AddCall(const std::string& names,
+                       const std::function<void(const std::string&)>& take,
+                       const std::string& help) const {
+  return Option(*app_->add_option_function<std::string>(names, take, help));
+}
+
+Option Parser::AddFlag(const std::string& names, bool& value, const std::string& help) const {
+  return Option(*app_->add_flag(names, value, help));
+}
+
+void Parser::Footer(const std::string& text) const {
+  app_->footer(text);
+}
+
+void Parser::OnChosen(std::function<void()> chosen) const {
+  app_->callback(std::move(chosen));
+}
+
+std::string Parser::name() const {
+  return app_->get_name();
+}
+
+}  // namespace eplog::cli

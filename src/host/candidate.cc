@@ -1,0 +1,55 @@
+#include "host/candidate.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "device/file_device.h"
+#include "host/bounded_call.h"
+#include "host/mount_table.h"
+#include "host/scrub_mark.h"
+#include "host/session.h"
+#include "host/underlay.h"
+
+namespace eplog {
+namespace {
+
+// Empty: nothing is against it.
+Result<std::string> WhyNot(const ArrayFile& file, const std::filesystem::path& path,
+                           const std::optional<DeviceIdentity>& looked_at) {
+  const auto place = PlaceOf(path);
+  EPLOG_TRY(place);
+  if (looked_at) {
+    EPLOG_TRY(CheckIdentity(path.string(), place->identity, *looked_at));
+  }
+  for (const std::filesystem::path& own :
+       {file.file, std::filesystem::path(EventsPath(file)),
+        std::filesystem::path(EventsPath(file) + ".1"), ScrubMarkPath(file)}) {
+    const auto there = PlaceOf(own);
+    if (there.ok() && there->identity == place->identity) {
+      return fmt::format(
+          "{} is {} of '{}' itself, which the array keeps beside its devices: give another",
+          path.string(), own.filename().string(), file.name);
+    }
+  }
+  const auto way = FindWayDown(*place, MountDevicesOf(file.Argument()));
+  if (!way) {
+    return std::string();
+  }
+  return fmt::format(
+      "{} lies on '{}' itself{}, and the array would wait for itself: give one that lies elsewhere",
+      path.string(), file.name, way->empty() ? "" : fmt::format(" (through {})", *way));
+}
+
+}  // namespace
+
+Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,
+                      const std::optional<DeviceIdentity>& looked_at) {
+  const auto why =
+      Bounded<std::string>(path, [file, path, looked_at] { return WhyNot(file, path, looked_at); });
+  EPLOG_TRY(why);
+  return why->empty() ? OkStatus() : Status(Fail(ErrorCode::kInvalidArgument, *why));
+}
+
+}  // namespace eplog

@@ -1,0 +1,20 @@
+// Whether a device may become one of an array's, by where it is. What it holds is not looked at.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "host/array_file.h"
+
+namespace eplog {
+
+// kInvalidArgument, in a line: it is one of the files that the array keeps beside its members, or
+// it lies on the array itself, through whatever there is between: the array would wait for itself.
+// kBusy: it is not what was looked at. Nothing is opened. Asks who serves the file, for a bounded
+// time, which may be this very process: never on the thread that serves.
+[[nodiscard]] Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,
+                                    const std::optional<DeviceIdentity>& looked_at = std::nullopt);
+
+}  // namespace eplog

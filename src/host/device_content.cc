@@ -1,0 +1,254 @@
+#include "host/device_content.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "device/file_device.h"
+#include "host/bounded_call.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint64_t kLookBytes = uint64_t{1} << 20;  // at the beginning and at the end
+
+struct Signature {
+  uint64_t offset;
+  std::string_view magic;
+  const char* what;
+};
+
+// The usual things that one would be sorry to overwrite.
+constexpr std::array<Signature, 12> kSignatures = {{
+    {0x438, "\x53\xEF", "an ext4 file system"},
+    {0, "XFSB", "an XFS file system"},
+    {0x10040, "_BHRfS_M", "a btrfs file system"},
+    {0x400, "\x10\x20\xF5\xF2", "an F2FS file system"},
+    {3, "NTFS    ", "an NTFS file system"},
+    {0, "hsqs", "a squashfs image"},
+    {0, "LUKS\xBA\xBE", "an encrypted (LUKS) volume"},
+    {512, "LABELONE", "an LVM physical volume"},
+    {0x1000, "\xFC\x4E\x2B\xA9", "a Linux MD member"},
+    {4086, "SWAPSPACE2", "swap space"},
+    {512, "EFI PART", "a partition table (GPT)"},
+    {510, "\x55\xAA", "a boot sector or partition table"},
+}};
+
+Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) {
+    return FailErrno(errno, "cannot open " + path.string());
+  }
+  return fd;
+}
+
+bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+bool Matches(const Signature& signature, std::span<const std::byte> bytes) {
+  return bytes.size() >= signature.offset + signature.magic.size() &&
+         std::memcmp(bytes.data() + signature.offset, signature.magic.data(),
+                     signature.magic.size()) == 0;
+}
+
+Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) {
+      return Fail(ErrorCode::kNotFound, fmt::format("there is no {}", path.string()));
+    }
+    return FailErrno(error, "cannot look at " + path.string());
+  }
+  if (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode)) {
+    return IdentityOf(info);
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} is neither a regular file nor a block device", path.string()));
+}
+
+Result<ProbedDevice> Probe(const std::filesystem::path& path) {
+  if (auto there = Identify(path); !there.ok()) {  // what is no device may wait when it is opened
+    return Fail(std::move(there).error());
+  }
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  struct stat info = {};
+  if (::fstat(fd->get(), &info) != 0) {
+    return FailErrno(errno, "cannot look at " + path.string());
+  }
+  ProbedDevice probed;
+  probed.identity = IdentityOf(info);
+  probed.block = probed.identity.block;
+  if (!probed.block) {
+    probed.size_bytes = static_cast<uint64_t>(info.st_size);
+    probed.disk_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
+  } else if (::ioctl(fd->get(), BLKGETSIZE64, &probed.size_bytes) != 0) {
+    return FailErrno(errno, "cannot tell the size of " + path.string());
+  }
+  probed.held = std::make_shared<const FileDescriptor>(std::move(*fd));
+  return probed;
+}
+
+Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
+  std::optional<Superblock> newest;
+  Error error;
+  error.code = ErrorCode::kNotFound;
+  error.message = fmt::format("{} has no EPLOG superblock", path.string());
+  for (const uint64_t offset : kSuperblockCopyOffset) {
+    auto bytes = ReadRange(fd, offset, kSuperblockCopyBytes, path);
+    if (!bytes.ok()) {
+      return Fail(std::move(bytes).error());
+    }
+    if (bytes->size() < kSuperblockCopyBytes) {
+      continue;
+    }
+    auto copy = DecodeSuperblock(*bytes);
+    if (copy.ok()) {
+      if (!newest || copy->generation > newest->generation) {
+        newest = std::move(*copy);
+      }
+    } else if (copy.error().code != ErrorCode::kNotFound) {
+      error.code = copy.error().code;
+      error.message = fmt::format("{}: {}", path.string(), copy.error().message);
+    }
+  }
+  if (!newest) {
+    return Fail(std::move(error));
+  }
+  return std::move(*newest);
+}
+
+Result<Superblock> OpenAndReadCopies(const std::filesystem::path& path) {
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  return ReadCopies(fd->get(), path);
+}
+
+Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
+  auto superblock = ReadCopies(fd, path);
+  if (superblock.ok()) {
+    const std::string what =
+        superblock->is_spare() ? "a spare" : fmt::format("a member ({})", superblock->DeviceName());
+    return fmt::format("{} of the EPLOG array '{}', {}", what, superblock->name,
+                       UuidToString(superblock->array_uuid));
+  }
+  if (superblock.error().code == ErrorCode::kUnsupported) {
+    return std::string("a member of an EPLOG array of a newer version");
+  }
+  auto head = ReadRange(fd, 0, std::min(kLookBytes, size_bytes), path);
+  if (!head.ok()) {
+    return Fail(std::move(head).error());
+  }
+  for (const Signature& signature : kSignatures) {
+    if (Matches(signature, *head)) {
+      return std::string(signature.what);
+    }
+  }
+  const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
+  auto tail = ReadRange(fd, tail_at, std::min(kLookBytes, size_bytes), path);
+  if (!tail.ok()) {
+    return Fail(std::move(tail).error());
+  }
+  return std::string(AllZero(*head) && AllZero(*tail) ? "" : "data");
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t length,
+                                         const std::filesystem::path& path) {
+  std::vector<std::byte> bytes(length);
+  size_t got = 0;
+  while (got < length) {
+    const ssize_t n =
+        ::pread(fd, bytes.data() + got, length - got, static_cast<off_t>(offset + got));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n < 0) {
+      auto failed = FailErrno(errno, "cannot read " + path.string());
+      failed.value().offset_bytes = static_cast<int64_t>(offset + got);
+      return failed;
+    }
+    if (n == 0) {
+      break;
+    }
+    got += static_cast<size_t>(n);
+  }
+  bytes.resize(got);
+  return bytes;
+}
+
+Result<DeviceIdentity> IdentifyDevice(const std::filesystem::path& path) {
+  return Bounded<DeviceIdentity>(path, [path] { return Identify(path); });
+}
+
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path) {
+  return Bounded<ProbedDevice>(path, [path] { return Probe(path); });
+}
+
+Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const DeviceIdentity& only) {
+  auto probed = ProbeDevice(path);
+  EPLOG_TRY(probed);
+  EPLOG_TRY(CheckIdentity(path.string(), probed->identity, only));
+  return probed;
+}
+
+Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed) {
+  return Bounded<std::string>(
+      path, [path, probed] { return Content(probed.held->get(), path, probed.size_bytes); });
+}
+
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
+  return Bounded<Superblock>(path, [path] { return OpenAndReadCopies(path); });
+}
+
+std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths) {
+  using Read = BoundedCall<Result<Superblock>>;
+  const auto until = Read::Clock::now() + kPatience;
+  std::vector<Read> reads;
+  reads.reserve(paths.size());
+  for (const std::filesystem::path& path : paths) {
+    reads.emplace_back([path] { return OpenAndReadCopies(path); });
+  }
+  std::vector<Result<Superblock>> superblocks;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    auto read = reads[i].Wait(until);
+    superblocks.push_back(read ? std::move(*read) : DoesNotAnswer(paths[i]));
+  }
+  return superblocks;
+}
+
+Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed) {
+  return Bounded<Superblock>(path, [path, probed] { return ReadCopies(probed.held->get(), path); });
+}
+
+Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {
+  return Bounded<uint64_t>(directory, [directory]() -> Result<uint64_t> {
+    struct statvfs info = {};
+    if (::statvfs(directory.c_str(), &info) != 0) {
+      return FailErrno(errno, "cannot tell the free space of " + directory.string());
+    }
+    return uint64_t{info.f_bavail} * info.f_frsize;
+  });
+}
+
+}  // namespace eplog

@@ -1,0 +1,252 @@
+// StatusTable: the facts of a status document for a person. Reads the document leniently, since it
+// may come from a serving process of another version: what is missing shows as 0 or "-".
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/status_json.h"
+
+namespace eplog {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+const Json& Part(const Json& json, std::string_view key) {
+  static const Json empty = Json::object();
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  return found == json.end() ? empty : *found;
+}
+
+uint64_t Number(const Json& json, std::string_view key) {
+  const Json& value = Part(json, key);
+  return value.is_number_integer() ? value.get<uint64_t>() : 0;
+}
+
+double Real(const Json& json, std::string_view key) {
+  const Json& value = Part(json, key);
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
+std::string Text(const Json& json, std::string_view key) {
+  const Json& value = Part(json, key);
+  return value.is_string() && !value.get_ref<const std::string&>().empty()
+             ? value.get<std::string>()
+             : "-";
+}
+
+std::string Bytes(const Json& json, std::string_view key) {
+  return HumanBytes(Number(json, key));
+}
+
+std::string HumanSeconds(double seconds) {
+  if (seconds < 120) {
+    return fmt::format("{:.1f} s", seconds);
+  }
+  return seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                        : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+const char* Plural(uint64_t count) {
+  return count == 1 ? "" : "s";
+}
+
+void ArrayLines(Out out, const Json& array) {
+  fmt::format_to(out, "array {} ({})\n", Text(array, "name"), Text(array, "uuid"));
+  fmt::format_to(out, "  state      {}{}\n", Text(array, "state"),
+                 Part(array, "read_only") == true ? ", read-only" : "");
+  if (array.contains("stopped_because")) {
+    fmt::format_to(out, "  STOPPED    acknowledges nothing: {}\n", Text(array, "stopped_because"));
+  }
+  fmt::format_to(out, "  layout     RAID-{}: {} data + {} parity, chunk {}, journal {}\n",
+                 Number(array, "level"), Number(array, "data_chunks"),
+                 Number(array, "parity_chunks"), Bytes(array, "chunk_bytes"),
+                 Text(array, "journal"));
+  fmt::format_to(out, "  capacity   {}, {} allocated, {} free\n", Bytes(array, "capacity_bytes"),
+                 Bytes(array, "allocated_bytes"), Bytes(array, "free_bytes"));
+  if (Part(array, "mounted_at").is_string()) {
+    fmt::format_to(out, "  mounted    since {} by process {}\n", Text(array, "mounted_at"),
+                   Number(array, "pid"));
+  } else {
+    fmt::format_to(out, "  mounted    no\n");
+  }
+}
+
+std::string DeviceNotes(const Json& device) {
+  std::string notes;
+  const auto add = [&](uint64_t count, const char* what) {
+    if (count != 0) {
+      notes += fmt::format("{}{} {}{}", notes.empty() ? "" : ", ", count, what, Plural(count));
+    }
+  };
+  add(Number(device, "read_errors"), "read error");
+  add(Number(device, "write_errors"), "write error");
+  add(Number(device, "corrupt_chunks"), "corrupt chunk");
+  if (Part(device, "failed_because").is_string()) {
+    notes += fmt::format("{}{}", notes.empty() ? "" : ", ", Text(device, "failed_because"));
+  }
+  if (Part(device, "direct") == false) {
+    notes += notes.empty() ? "not direct" : ", not direct";
+  }
+  return notes;
+}
+
+// Columns as wide as their widest cell; the first, second, third and last read from the left.
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  constexpr size_t kLeft = 3;
+  std::vector<size_t> width(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      width[i] = std::max(width[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool left = i < kLeft || i + 1 == row.size();
+      line += left ? fmt::format(" {:<{}} ", row[i], width[i])
+                   : fmt::format(" {:>{}} ", row[i], width[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string DeviceLines(const Json& devices) {
+  std::vector<std::vector<std::string>> rows = {{"device", "state", "path", "size", "reads",
+                                                 "writes", "flushes", "read", "written", "p99",
+                                                 ""}};
+  for (const Json& device : devices) {
+    rows.push_back({Text(device, "name"), Text(device, "state"), Text(device, "path"),
+                    Bytes(device, "size_bytes"), std::to_string(Number(device, "reads")),
+                    std::to_string(Number(device, "writes")),
+                    std::to_string(Number(device, "flushes")), Bytes(device, "bytes_read"),
+                    Bytes(device, "bytes_written"),
+                    fmt::format("{} us", Number(device, "latency_us_p99")), DeviceNotes(device)});
+  }
+  return "devices\n" + Table(rows);
+}
+
+std::string LossSentence(const char* kind, uint64_t survived) {
+  if (survived == 0) {
+    return fmt::format("losing one more {} now would lose data or stop the array", kind);
+  }
+  return fmt::format("{} more {}{} may be lost now without losing anything", survived, kind,
+                     Plural(survived));
+}
+
+void ExposureLines(Out out, const Json& exposure) {
+  const uint64_t pending = Number(exposure, "pending_chunks");
+  fmt::format_to(out, "exposure\n");
+  if (pending == 0) {
+    fmt::format_to(out, "  parity on the SSDs covers every chunk\n");
+  } else {
+    const uint64_t stripes = Number(exposure, "log_stripes");
+    fmt::format_to(out,
+                   "  {} chunk{} ({}) await parity commit, the oldest since {}; {} log stripe{} "
+                   "cover{} them\n",
+                   pending, Plural(pending), Bytes(exposure, "pending_bytes"),
+                   HumanSeconds(Real(exposure, "oldest_pending_seconds")), stripes, Plural(stripes),
+                   stripes == 1 ? "s" : "");
+  }
+  fmt::format_to(out, "  {} acknowledged and not yet flushed\n", Bytes(exposure, "unstable_bytes"));
+  fmt::format_to(out, "  {}\n",
+                 LossSentence("SSD", Number(exposure, "further_ssd_losses_survived")));
+  fmt::format_to(out, "  {}\n",
+                 LossSentence("log device", Number(exposure, "further_log_losses_survived")));
+}
+
+void SpaceLines(Out out, const Json& space, const Json& memory) {
+  const uint64_t size = Number(space, "log_size_bytes");
+  const uint64_t used = Number(space, "log_used_bytes");
+  const double percent =
+      size == 0 ? 0 : 100.0 * static_cast<double>(used) / static_cast<double>(size);
+  fmt::format_to(out, "space\n");
+  fmt::format_to(out, "  log        {} of {} used ({:.1f} %)\n", HumanBytes(used), HumanBytes(size),
+                 percent);
+  fmt::format_to(out, "  slots      {} free on the fullest SSD, {} reserved for new versions\n",
+                 Number(space, "slots_free_min"), Number(space, "slots_reserved"));
+  fmt::format_to(out, "  memory     {} of metadata for {} slots and {} pending\n",
+                 Bytes(memory, "metadata_bytes"), Number(memory, "slots"),
+                 Number(memory, "pending"));
+}
+
+void TrafficLines(Out out, const char* title, const Json& t) {
+  const uint64_t ssd = Number(t, "ssd_data_bytes") + Number(t, "ssd_parity_bytes") +
+                       Number(t, "ssd_metadata_bytes") + Number(t, "ssd_repair_bytes");
+  const uint64_t md = Number(t, "md_equivalent_ssd_bytes");
+  fmt::format_to(out, "{}\n", title);
+  fmt::format_to(out, "  user       {} writes ({}), {} reads ({}), {} flushes, {} buffer hits\n",
+                 Number(t, "user_writes"), Bytes(t, "user_bytes_written"), Number(t, "user_reads"),
+                 Bytes(t, "user_bytes_read"), Number(t, "user_flushes"), Number(t, "buffer_hits"));
+  fmt::format_to(out, "  to SSDs    {}: data {}, parity {}, metadata {}, repair {}\n",
+                 HumanBytes(ssd), Bytes(t, "ssd_data_bytes"), Bytes(t, "ssd_parity_bytes"),
+                 Bytes(t, "ssd_metadata_bytes"), Bytes(t, "ssd_repair_bytes"));
+  fmt::format_to(out, "  to logs    chunks {}, headers {}, in {} appends\n",
+                 Bytes(t, "log_chunk_bytes"), Bytes(t, "log_header_bytes"),
+                 Number(t, "log_appends"));
+  fmt::format_to(
+      out, "  stripes    {} written whole; {} log stripes of {} chunks, {} dead without commit\n",
+      Number(t, "full_stripe_writes"), Number(t, "log_stripes"), Number(t, "log_stripe_members"),
+      Number(t, "log_stripes_dead_early"));
+  fmt::format_to(out, "  commits    {} of {} stripes, {} read for them; {} checkpoints\n",
+                 Number(t, "commits"), Number(t, "committed_stripes"),
+                 Bytes(t, "commit_read_bytes"), Number(t, "checkpoints"));
+  fmt::format_to(out, "  RAID       by read-modify-write would have written {} to the SSDs{}\n",
+                 HumanBytes(md),
+                 md == 0 ? ""
+                         : fmt::format(" (we wrote {:.1f} % of that)",
+                                       100.0 * static_cast<double>(ssd) / static_cast<double>(md)));
+}
+
+}  // namespace
+
+std::string HumanBytes(uint64_t bytes) {
+  static constexpr std::array<const char*, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) {
+    return fmt::format("{} B", bytes);
+  }
+  double value = static_cast<double>(bytes) / 1024.0;
+  size_t unit = 0;
+  // 1023.95 would be shown as 1024.0.
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string StatusTable(const Json& status) {
+  std::string text;
+  const Out out(text);
+  ArrayLines(out, Part(status, "array"));
+  text += DeviceLines(Part(status, "devices"));
+  ExposureLines(out, Part(status, "exposure"));
+  SpaceLines(out, Part(status, "space"), Part(status, "memory"));
+  TrafficLines(out, "traffic since the array was opened", Part(status, "traffic"));
+  TrafficLines(out, "traffic since create", Part(status, "lifetime"));
+  const Json& recovery = Part(status, "recovery");
+  fmt::format_to(out, "recovery took {:.3f} s and replayed {} entries\n", Real(recovery, "seconds"),
+                 Number(recovery, "entries_replayed"));
+  const Json& rebuild = Part(status, "rebuild");
+  if (rebuild.is_object() && !rebuild.empty()) {
+    fmt::format_to(out, "rebuild {:.1f} %, {} to go at {}/s\n", Real(rebuild, "percent"),
+                   HumanSeconds(Real(rebuild, "eta_seconds")), Bytes(rebuild, "bytes_per_second"));
+    if (rebuild.contains("lost_bytes")) {
+      fmt::format_to(out,
+                     "  {} of it cannot be rebuilt: more of their stripes is wrong or missing "
+                     "than parity replaces; eplog events names them\n",
+                     Bytes(rebuild, "lost_bytes"));
+    }
+  }
+  return text;
+}
+
+}  // namespace eplog

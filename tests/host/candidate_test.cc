@@ -1,0 +1,64 @@
+#include "host/candidate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "host/device_content.h"
+#include "tests/support/temp_dir.h"
+
+namespace eplog {
+namespace {
+
+class Candidate : public ::testing::Test {
+ protected:
+  Candidate() {
+    file_.file = dir_.Write(kArrayFileName, "text");
+    file_.name = "demo";
+  }
+  void ExpectRefused(const std::filesystem::path& path, ErrorCode code, const std::string& words) {
+    const Status checked = CheckCandidate(file_, path);
+    ASSERT_FALSE(checked.ok()) << path;
+    EXPECT_EQ(checked.error().code, code);
+    EXPECT_NE(checked.error().message.find(words), std::string::npos) << checked.error().message;
+  }
+
+  TempDir dir_;
+  ArrayFile file_;
+};
+
+TEST_F(Candidate, AnythingElseMayBecomeOne) {
+  const auto path = dir_.Write("new", "");
+  EXPECT_TRUE(CheckCandidate(file_, path).ok());
+  EXPECT_TRUE(CheckCandidate(file_, path, *IdentifyDevice(path)).ok());
+  EXPECT_TRUE(CheckCandidate(file_, dir_.path()).ok());
+}
+
+TEST_F(Candidate, FilesThatTheArrayKeepsMayNot) {
+  dir_.Write("events.jsonl", "");
+  dir_.Write("events.jsonl.1", "");
+  dir_.Write("scrub.json", "");
+  for (const char* name : {kArrayFileName, "events.jsonl", "events.jsonl.1", "scrub.json"}) {
+    ExpectRefused(dir_.path() / name, ErrorCode::kInvalidArgument, name);
+    std::filesystem::create_hard_link(dir_.path() / name, dir_.path() / "link");
+    ExpectRefused(dir_.path() / "link", ErrorCode::kInvalidArgument, name);
+    std::filesystem::remove(dir_.path() / "link");
+    std::filesystem::create_symlink(name, dir_.path() / "link");
+    ExpectRefused(dir_.path() / "link", ErrorCode::kInvalidArgument, name);
+    std::filesystem::remove(dir_.path() / "link");
+  }
+}
+
+TEST_F(Candidate, WhatTookTheNameIsNotTheOne) {
+  const auto path = dir_.Write("new", "");
+  const auto looked_at = *IdentifyDevice(path);
+  const auto other = dir_.Write("other", "");
+  std::filesystem::rename(other, path);
+  const Status checked = CheckCandidate(file_, path, looked_at);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.error().code, ErrorCode::kBusy);
+}
+
+}  // namespace
+}  // namespace eplog

@@ -1,0 +1,290 @@
+// Where events go: to the letter what they are, into a file of bounded size and to a command that
+// has its bounds, too.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/read_text.h"
+#include "report/event_file.h"
+#include "report/event_hook.h"
+#include "report/event_log.h"
+#include "report/json.h"
+#include "runtime/side_thread.h"
+#include "tests/support/files.h"
+
+namespace eplog {
+namespace {
+
+std::vector<std::string> LinesOf(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+bool Until(const std::function<bool()>& holds) {
+  for (int i = 0; i < 12000 && !holds(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return holds();
+}
+
+// ---- the file
+
+TEST(EventFile, IsMadeForOthersToReadAndAppendedTo) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "log";
+  const mode_t mask = ::umask(0);
+  AppendEventLine(path, "one\n", 100);
+  ::umask(mask);
+  AppendEventLine(path, "two\n", 100);
+  EXPECT_EQ(ReadText(path), "one\ntwo\n");
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode, S_IFREG | 0644U);
+  EXPECT_NE(::access((path + ".1").c_str(), F_OK), 0);
+}
+
+TEST(EventFile, IsFilledToTheLastByteAndNotBeyond) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "log";
+  AppendEventLine(path, "123456\n", 12);
+  AppendEventLine(path, "abcd\n", 12);
+  EXPECT_EQ(ReadText(path), "123456\nabcd\n") << "just as much as it may hold";
+  AppendEventLine(path, "\n", 12);
+  EXPECT_EQ(ReadText(path), "\n");
+  EXPECT_EQ(ReadText(path + ".1"), "123456\nabcd\n");
+  AppendEventLine(path, "0123456789ab\n", 12);
+  EXPECT_EQ(ReadText(path), "0123456789ab\n") << "one that is too long for any is not lost";
+  EXPECT_EQ(ReadText(path + ".1"), "\n") << "in place of the one before";
+}
+
+TEST(EventFile, ThatCannotBeWrittenIsAsIfThereWereNone) {
+  const TemporaryDirectory directory;
+  AppendEventLine(directory / "none/log", "one\n", 100);
+  AppendEventLine(directory.path(), "one\n", 1 << 20);
+  EXPECT_NE(::access((directory / "none").c_str(), F_OK), 0);
+}
+
+// ---- the command
+
+EventHook& Command(EventHook& hook, std::string command) {
+  hook.command = std::move(command);
+  hook.longest = std::chrono::minutes(2);
+  return hook;
+}
+
+TEST(EventHooks, HaveOurEnvironmentAndTheirOwnWords) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  ::setenv("EPLOG_TEST_OF_OURS", "ours", 1);
+  EventHook hook;
+  RunEventHook(Command(hook, "echo \"$EPLOG_TEST_OF_OURS,$A,$B\" > " + out), {"A=a b", "B="});
+  ::unsetenv("EPLOG_TEST_OF_OURS");
+  EXPECT_EQ(ReadText(out), "ours,a b,\n") << "and it was waited for";
+}
+
+TEST(EventHooks, TakeSignalsAndAreAGroupOfTheirOwn) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  EventHook hook;
+  RunEventHook(Command(hook, "cat /proc/self/status /proc/self/stat > " + out), {});
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const std::string text = ReadText(out);
+  const size_t blocked = text.find("SigBlk:\t");
+  ASSERT_NE(blocked, std::string::npos);
+  EXPECT_EQ(text.substr(blocked + 8, 16), "0000000000000000");
+  std::istringstream stat(text.substr(text.rfind(')') + 1));
+  std::string state;
+  pid_t parent = 0;
+  pid_t group = 0;
+  stat >> state >> parent >> group;
+  EXPECT_NE(group, ::getpgrp());
+  EXPECT_GT(group, 1);
+}
+
+// Its children hold the pipe: it is at its end when they are gone, too.
+TEST(EventHooks, ThatTakeTooLongAreEndedWithTheirChildren) {
+  const TemporaryDirectory directory;
+  const std::string pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  EventHook hook;
+  hook.command = "exec > " + pipe + "; echo began; sleep 100000 & sleep 100000";
+  hook.longest = std::chrono::milliseconds(1000);
+  RunEventHook(hook, {});
+  std::string text(100, '\0');
+  EXPECT_TRUE(Until([&] {
+    const ssize_t n = ::read(reader, text.data(), text.size());
+    return n == 0;  // nobody can write there any more
+  }));
+  ::close(reader);
+}
+
+TEST(EventHooks, AreStoppedAndNotBegunOnceItIsSaidSo) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  EventHook hook;
+  Command(hook, "echo $$ >> " + out + "; exec sleep 100000");
+  std::promise<void> ended;
+  std::thread runner([&] {
+    RunEventHook(hook, {});
+    ended.set_value();
+  });
+  EXPECT_TRUE(Until([&] { return LinesOf(out).size() == 1; }));
+  hook.stop = true;
+  EXPECT_EQ(ended.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  runner.join();
+  RunEventHook(hook, {});
+  EXPECT_EQ(LinesOf(out).size(), 1U);
+}
+
+TEST(EventHooks, ThatFailAreNobodysConcern) {
+  EventHook hook;
+  RunEventHook(Command(hook, "exit 7"), {});
+  RunEventHook(Command(hook, "/nonexistent/command 2> /dev/null"), {});
+}
+
+// ---- the log of events
+
+ArrayEvent Example() {
+  ArrayEvent event;
+  event.kind = EventKind::kCorruptionLost;
+  event.device = "ssd1";
+  event.volume = "disk";
+  event.offset_bytes = 4096;
+  event.text = "it is gone";
+  return event;
+}
+
+EventLog::Limits Patient() {
+  EventLog::Limits limits;
+  limits.closing = std::chrono::minutes(2);
+  return limits;
+}
+
+TEST(EventLines, AreWhatTheyArePromisedToBe) {
+  const TemporaryDirectory directory;
+  const time_t before = ::time(nullptr);
+  {
+    EventLog log(directory / "log", "", "tank", Patient());
+    log.Add(Example());
+    ArrayEvent bare;
+    bare.kind = EventKind::kScrubFinished;
+    log.Add(bare);
+    ArrayEvent bytes = Example();
+    bytes.text = "\xff";  // of a name that is no text
+    log.Add(bytes);
+  }
+  const std::vector<std::string> lines = LinesOf(directory / "log");
+  ASSERT_EQ(lines.size(), 3U);
+  const std::string time = Json::parse(lines[0])["time"];
+  EXPECT_EQ(lines[0], "{\"time\":\"" + time +
+                          "\",\"event\":\"corruption_lost\",\"device\":\"ssd1\",\"volume\":"
+                          "\"disk\",\"offset_bytes\":4096,\"text\":\"it is gone\"}");
+  std::tm parts{};
+  EXPECT_EQ(::strptime(time.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts), time.c_str() + time.size());
+  EXPECT_GE(::timegm(&parts), before);
+  EXPECT_LE(::timegm(&parts), ::time(nullptr));
+  const Json second = Json::parse(lines[1]);
+  EXPECT_EQ(second["event"], "scrub_finished");
+  EXPECT_TRUE(second["device"].is_null() && second["volume"].is_null() &&
+              second["offset_bytes"].is_null());
+  EXPECT_EQ(second["text"], "");
+}
+
+TEST(EventLines, AreToldToTheCommandAsWell) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  {
+    EventLog log(
+        directory / "log",
+        "echo \"$EPLOG_ARRAY|$EPLOG_EVENT|$EPLOG_DEVICE|$EPLOG_TEXT|$EPLOG_JSON\" >> " + out,
+        "tank", Patient());
+    log.Add(Example());
+    EXPECT_TRUE(Until([&] { return LinesOf(out).size() == 1; }));
+  }
+  const std::vector<std::string> told = LinesOf(out);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0], "tank|corruption_lost|ssd1|it is gone|" + LinesOf(directory / "log").at(0));
+}
+
+TEST(EventLines, AreNotWrittenIntoAFileThatIsAnothersNow) {
+  const TemporaryDirectory directory;
+  std::atomic<bool> ours = false;
+  std::atomic<int> asked = 0;
+  {
+    EventLog log(directory / "log", "", "tank", Patient(), [&] {
+      ++asked;
+      return ours.load();
+    });
+    log.Add(Example());
+    EXPECT_TRUE(Until([&] { return asked == 1; }));
+    EXPECT_NE(::access((directory / "log").c_str(), F_OK), 0);
+    ours = true;
+    log.Add(Example());
+  }
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(LinesOf(directory / "log").size(), 1U);
+}
+
+// ---- work that nobody waits for
+
+TEST(SideThreads, DoOneAfterTheOtherAndAtTheEndAll) {
+  std::string order;
+  SideThread side(26);
+  for (char job = 'a'; job <= 'z'; ++job) {
+    ASSERT_TRUE(side.Post([&order, job] { order += job; }));
+  }
+  EXPECT_TRUE(side.Finish(std::chrono::minutes(2)));
+  EXPECT_EQ(order, "abcdefghijklmnopqrstuvwxyz");
+  EXPECT_FALSE(side.Post([&order] { order += '!'; })) << "there are no more jobs";
+  EXPECT_EQ(order.size(), 26U);
+}
+
+TEST(SideThreads, RefuseWhatIsTooMuchAndForgetWhatWasNotBegun) {
+  std::promise<void> began;
+  std::promise<void> may_end;
+  auto ended = std::make_shared<std::promise<void>>();
+  auto ran = std::make_shared<std::atomic<int>>(0);
+  std::future<void> end = ended->get_future();
+  SideThread side(2);
+  ASSERT_TRUE(side.Post([&began, ended, may = may_end.get_future().share()] {
+    began.set_value();
+    may.wait();
+    ended->set_value();
+  }));
+  began.get_future().wait();
+  EXPECT_TRUE(side.Post([ran] { ++*ran; })) << "two may wait while one runs";
+  EXPECT_TRUE(side.Post([ran] { ++*ran; }));
+  EXPECT_FALSE(side.Post([ran] { ++*ran; }));
+  EXPECT_FALSE(side.Finish(std::chrono::milliseconds(1))) << "it runs still";
+  may_end.set_value();
+  end.wait();
+  EXPECT_TRUE(side.Finish(std::chrono::minutes(2)));
+  EXPECT_EQ(*ran, 0);
+}
+
+}  // namespace
+}  // namespace eplog
