@@ -71,11 +71,11 @@ tl::unexpected<Error> FailErrno(int errno_value, std::string message);
 
 }  // namespace eplog
 
-// Return early with the error of `expr`. Not for use around co_await (see EPLOG_CO_TRY in
-// runtime/task.h).
-#define EPLOG_TRY(expr)                                           \
-  do {                                                            \
-    if (auto eplog_try_result = (expr); !eplog_try_result.ok()) { \
-      return ::eplog::Fail(std::move(eplog_try_result).error());  \
-    }                                                             \
+// Return early with the error of `expr`, a call or something that is there already. Not for use
+// around co_await (see EPLOG_CO_TRY in runtime/task.h).
+#define EPLOG_TRY(expr)                                             \
+  do {                                                              \
+    if (auto&& eplog_try_result = (expr); !eplog_try_result.ok()) { \
+      return ::eplog::Fail(std::move(eplog_try_result).error());    \
+    }                                                               \
   } while (false)

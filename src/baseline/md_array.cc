@@ -51,9 +51,7 @@ Result<std::unique_ptr<MdArray>> MdArray::Make(EventLoop& loop, std::vector<Devi
     return Fail(ErrorCode::kTooManyFailures, "more SSDs have failed than there is parity");
   }
   const auto placement = Placement::Make(shape);
-  if (!placement.ok()) {
-    return Fail(placement.error());
-  }
+  EPLOG_TRY(placement);
   return std::unique_ptr<MdArray>(new MdArray(loop, std::move(ssds), *placement, options));
 }
 

@@ -67,9 +67,7 @@ Task<Status> PageCache::Read(uint64_t offset_bytes, std::span<std::byte> into) {
     }
   }
   if (!AllDirty(offset_bytes, into.size())) {
-    Task<Status> read = below_->Read(offset_bytes, into);
-    status = co_await read;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(below_->Read(offset_bytes, into));
   }
   for (const auto& [number, page] : newer) {
     for (uint32_t sector = 0; sector < kPageSectors; ++sector) {
@@ -173,17 +171,13 @@ Task<Status> PageCache::WriteBack() {
 }
 
 Task<Status> PageCache::Flush() {
-  Task<Status> writing = WriteBack();
-  Status status = co_await writing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WriteBack());
   Task<Status> flush = below_->Flush();
   co_return co_await flush;
 }
 
 Task<Status> PageCache::Commit() {
-  Task<Status> writing = WriteBack();
-  Status status = co_await writing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WriteBack());
   Task<Status> commit = below_->Commit();
   co_return co_await commit;
 }

@@ -61,9 +61,7 @@ Result<std::unique_ptr<PlArray>> PlArray::Make(EventLoop& loop, std::vector<Devi
   shape.chunk_bytes = options.chunk_bytes;
   shape.ssd_bytes = SmallestBytes(ssds);
   const auto placement = Placement::Make(shape);
-  if (!placement.ok()) {
-    return Fail(placement.error());
-  }
+  EPLOG_TRY(placement);
   const uint64_t places = SmallestBytes(logs) / kPageBytes;
   if (places == 0) {
     return Fail(ErrorCode::kNoSpace, "a log device has no room for a page");
@@ -146,9 +144,7 @@ Task<Status> PlArray::ReadLine(std::span<const PagePiece> pieces, std::byte* int
   Task<LineLocks::Guard> locking = locks_.Lock(line);
   const LineLocks::Guard lock = co_await locking;
   const Buffer pages = pool_.Get(size_t{kPageBytes} * placement_.n());
-  Task<Status> load = Load(line, PositionsOf(pieces), pages, IoClass::kUserRead);
-  const Status status = co_await load;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Load(line, PositionsOf(pieces), pages, IoClass::kUserRead));
   for (const PagePiece& piece : pieces) {
     std::memcpy(into + piece.at_bytes,
                 pages.data() + size_t{kPageBytes} * piece.position + piece.begin_bytes,
@@ -179,9 +175,7 @@ Task<Status> PlArray::WriteLine(std::span<const PagePiece> pieces, const std::by
   const uint64_t line = pieces[0].line;
   const bool whole = IsWhole(placement_, pieces);
   if (!whole) {
-    Task<Status> reserve = Reserve();
-    const Status reserved = co_await reserve;
-    EPLOG_CO_TRY(reserved);
+    EPLOG_CO_AWAIT(Reserve());
   }
   Task<LineLocks::Guard> locking = locks_.Lock(line);
   const LineLocks::Guard lock = co_await locking;
@@ -203,9 +197,7 @@ Task<Status> PlArray::WriteWhole(uint64_t line, std::span<const PagePiece> piece
   PartGroup group(loop_, plug_);
   AddPages(group, line, live_positions & data, pages, IoClass::kDataWrite);
   AddPages(group, line, live_positions & ~data, pages, IoClass::kParityWrite);
-  Task<Status> all = group.Wait();
-  const Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   log_.ForgetAll(line);
   co_return OkStatus();
 }

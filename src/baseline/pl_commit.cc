@@ -47,9 +47,7 @@ Task<Status> PlArray::CommitAll() {
         window.differences.push_back(all[next]);
       }
     }
-    Task<Status> committing = CommitWindow(window);
-    const Status status = co_await committing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(CommitWindow(window));
   }
   co_return OkStatus();
 }
@@ -57,9 +55,7 @@ Task<Status> PlArray::CommitAll() {
 Task<Status> PlArray::CommitWindow(Window& window) {
   if (!log_failed_) {
     window.memory = pool_.GetZeroed(window.lines.size() * placement_.m() * kPageBytes);
-    Task<Status> merging = MergeLog(window);
-    const Status merged = co_await merging;
-    EPLOG_CO_TRY(merged);
+    EPLOG_CO_AWAIT(MergeLog(window));
   }
   TaskGroup group(loop_);
   for (const auto& [line, merged] : window.lines) {
@@ -75,9 +71,7 @@ Task<Status> PlArray::MergeLog(Window& window) {
   for (std::span<const ParityLog::Difference> rest(window.differences); !rest.empty();) {
     const auto some = rest.first(std::min(rest.size(), kReadAtOnce));
     rest = rest.subspan(some.size());
-    Task<Status> merging = MergeSome(window, some);
-    const Status status = co_await merging;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(MergeSome(window, some));
   }
   co_return OkStatus();
 }
@@ -103,9 +97,7 @@ Task<Status> PlArray::MergeSome(Window& window,
       }
     }
   }
-  Task<Status> all = group.Wait();
-  const Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   for (size_t i = 0; i < differences.size(); ++i) {
     const Merged& merged = window.lines.at(differences[i].line);
     for (uint32_t j = 0; j < m; ++j) {
@@ -124,16 +116,12 @@ Task<Status> PlArray::CommitLine(const Window& window, uint64_t line, const Merg
     co_return OkStatus();  // written as a whole meanwhile
   }
   const Buffer pages = pool_.Get(size_t{kPageBytes} * placement_.n());
-  Task<Status> making =
-      log_failed_ ? EncodedParity(line, pages) : MergedParity(window, line, merged, pages);
-  const Status made = co_await making;
-  EPLOG_CO_TRY(made);
+  EPLOG_CO_AWAIT(log_failed_ ? EncodedParity(line, pages)
+                             : MergedParity(window, line, merged, pages));
   PartGroup group(loop_, plug_);
   AddPages(group, line, LivePositions(line) & ~LowBits(placement_.k()), pages,
            IoClass::kParityWrite);
-  Task<Status> all = group.Wait();
-  const Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   ++traffic_.lines_committed;
   // Anew from all data, it covers what was logged since the window was made, too.
   log_.Forget(line, log_failed_ ? log_.PlacesOf(line).size() : merged.places.size());
@@ -145,9 +133,7 @@ Task<Status> PlArray::MergedParity(const Window& window, uint64_t line, const Me
   const uint64_t parity = LivePositions(line) & ~LowBits(placement_.k());
   PartGroup group(loop_, plug_);
   AddPages(group, line, parity, pages, IoClass::kCommitRead);
-  Task<Status> all = group.Wait();
-  const Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   ForEachBit(parity, [&](uint32_t position) {
     XorPage(pages.data() + size_t{kPageBytes} * position,
             window.page(merged, placement_.m(), position - placement_.k()));
@@ -157,9 +143,7 @@ Task<Status> PlArray::MergedParity(const Window& window, uint64_t line, const Me
 
 // Where a log device has failed, its differences are gone: parity anew, from all data.
 Task<Status> PlArray::EncodedParity(uint64_t line, const Buffer& pages) {
-  Task<Status> load = Load(line, LowBits(placement_.k()), pages, IoClass::kCommitRead);
-  const Status loaded = co_await load;
-  EPLOG_CO_TRY(loaded);
+  EPLOG_CO_AWAIT(Load(line, LowBits(placement_.k()), pages, IoClass::kCommitRead));
   Encode(pages);
   co_return OkStatus();
 }

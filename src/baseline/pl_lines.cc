@@ -34,9 +34,7 @@ Task<Status> PlArray::Reserve() {
       co_await log_.changed.Wait();
       continue;
     }
-    Task<Status> commit = CommitAll();
-    const Status status = co_await commit;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(CommitAll());
   }
   co_return OkStatus();
 }
@@ -118,15 +116,11 @@ Task<Status> PlArray::Load(uint64_t line, uint64_t wanted, const Buffer& pages, 
   PartGroup group(loop_, plug_);
   AddPages(group, line, wanted & sources, pages, io_class);
   AddPages(group, line, sources & ~wanted, pages, IoClass::kDecodeRead);
-  Task<Status> all = group.Wait();
-  const Status read = co_await all;
-  EPLOG_CO_TRY(read);
+  EPLOG_CO_AWAIT(group.Wait());
   if (missing == 0) {
     co_return OkStatus();
   }
-  Task<Status> merging = AddLogged(line, sources, pages);
-  const Status merged = co_await merging;
-  EPLOG_CO_TRY(merged);
+  EPLOG_CO_AWAIT(AddLogged(line, sources, pages));
   std::array<std::byte*, kMaxSsds> chunks{};
   for (uint32_t i = 0; i < placement_.n(); ++i) {
     chunks[i] = pages.data() + size_t{kPageBytes} * i;
@@ -153,9 +147,7 @@ Task<Status> PlArray::AddLogged(uint64_t line, uint64_t positions, const Buffer&
                  .length_bytes = kPageBytes});
     }
   });
-  Task<Status> all = group.Wait();
-  const Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   ForEachBit(parity, [&](uint32_t j) {
     for (size_t i = 0; i < places.size(); ++i) {
       XorPage(pages.data() + size_t{kPageBytes} * (placement_.k() + j), at(j, i));

@@ -34,9 +34,7 @@ Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
     return request;
   }
   const auto index = MemberIndex(file, command.device);
-  if (!index.ok()) {
-    return Fail(index.error());
-  }
+  EPLOG_TRY(index);
   const bool any = command.read_error > 0 || command.write_error > 0 || command.corrupt != 0 ||
                    command.misdirect != 0 || command.slow_ms != 0 || command.hang || command.drop;
   if (!any) {

@@ -40,6 +40,6 @@ int main(int argc, char** argv) {
     return eplog::cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& error) {
     return eplog::FinishOutput(
-        eplog::cli::ReportError("", eplog::Error{eplog::ErrorCode::kIo, error.what()}));
+        eplog::ReportError("", eplog::Error{eplog::ErrorCode::kIo, error.what()}));
   }
 }

@@ -116,9 +116,7 @@ Result<uint64_t> VolumeSize(const std::string& text) {
 Status CheckExists(std::string_view verb, const VolumeCommand& command, const ArrayFile& file,
                    bool wanted) {
   const auto list = ListVolumes(verb, file);
-  if (!list.ok()) {
-    return Fail(list.error());
-  }
+  EPLOG_TRY(list);
   const auto picked = PickVolume(*list, command.name);
   if (wanted && !picked.ok()) {
     return Fail(picked.error());
@@ -132,32 +130,24 @@ Status CheckExists(std::string_view verb, const VolumeCommand& command, const Ar
 
 Status Create(const VolumeCommand& command, const ArrayFile& file) {
   const auto size = VolumeSize(command.size);
-  if (!size.ok()) {
-    return Fail(size.error());
-  }
+  EPLOG_TRY(size);
   EPLOG_TRY(CheckName(command.name));
   EPLOG_TRY(CheckExists("volume create", command, file, false));
   const Json request = {{"verb", "volume-create"}, {"name", command.name}, {"size_bytes", *size}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = session.Run(session.array().CreateVolume(command.name, *size));
-    if (!id.ok()) {
-      return Fail(id.error());
-    }
+    EPLOG_TRY(id);
     return Json{{"id", id->value}};
   };
   const auto done = AskOrOpen("volume create", file, request, offline);
-  if (!done.ok()) {
-    return Fail(done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("created volume '{}' of {}", command.name, HumanBytes(*size)));
   return OkStatus();
 }
 
 Status List(const VolumeCommand& command, const ArrayFile& file) {
   const auto list = ListVolumes("volume list", file);
-  if (!list.ok()) {
-    return Fail(list.error());
-  }
+  EPLOG_TRY(list);
   if (command.json) {
     PrintJson(*list);
     return OkStatus();
@@ -202,13 +192,9 @@ void PrintResize(const VolumeCommand& command, const Json& volume, uint64_t new_
 
 Status PlanResize(const VolumeCommand& command, const ArrayFile& file, uint64_t new_size) {
   const auto list = ListVolumes(kVerb, file);
-  if (!list.ok()) {
-    return Fail(list.error());
-  }
+  EPLOG_TRY(list);
   const auto volume = PickVolume(*list, command.name);
-  if (!volume.ok()) {
-    return Fail(volume.error());
-  }
+  EPLOG_TRY(volume);
   PrintResize(command, *volume, new_size);
   return OkStatus();
 }
@@ -233,9 +219,7 @@ Status PlanDelete(const VolumeCommand& command, const ArrayFile& file) {
 
 Status Resize(const VolumeCommand& command, const ArrayFile& file) {
   const auto size = VolumeSize(command.size);
-  if (!size.ok()) {
-    return Fail(size.error());
-  }
+  EPLOG_TRY(size);
   if (command.dry_run) {
     return PlanResize(command, file, *size);
   }
@@ -243,16 +227,12 @@ Status Resize(const VolumeCommand& command, const ArrayFile& file) {
   const Json request = {{"verb", "volume-resize"}, {"name", command.name}, {"size_bytes", *size}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = FindVolume(session, command.name);
-    if (!id.ok()) {
-      return Fail(id.error());
-    }
+    EPLOG_TRY(id);
     EPLOG_TRY(session.Run(session.array().ResizeVolume(*id, *size)));
     return Json();
   };
   const auto done = AskOrOpen("volume resize", file, request, offline);
-  if (!done.ok()) {
-    return Fail(done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("volume '{}' has {} now", command.name, HumanBytes(*size)));
   return OkStatus();
 }
@@ -265,16 +245,12 @@ Status Delete(const VolumeCommand& command, const ArrayFile& file) {
   const Json request = {{"verb", "volume-delete"}, {"name", command.name}};
   const auto offline = [&](Session& session) -> Result<Json> {
     const auto id = FindVolume(session, command.name);
-    if (!id.ok()) {
-      return Fail(id.error());
-    }
+    EPLOG_TRY(id);
     EPLOG_TRY(session.Run(session.array().DeleteVolume(*id)));
     return Json();
   };
   const auto done = AskOrOpen("volume delete", file, request, offline);
-  if (!done.ok()) {
-    return Fail(done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("deleted volume '{}'", command.name));
   return OkStatus();
 }

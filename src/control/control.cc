@@ -357,9 +357,7 @@ Task<void> ControlServer::Impl::Stop(uint64_t grace_us) {
 Result<std::unique_ptr<ControlServer>> ControlServer::Listen(IoUringLoop& loop, std::string path,
                                                              ControlHandler handler, dev_t mount) {
   const Result<sockaddr_un> address = Address(path);
-  if (!address.ok()) {
-    return Fail(address.error());
-  }
+  EPLOG_TRY(address);
   EPLOG_TRY(PrepareControlDirectory(path));
   if (SomebodyAnswers(path, *address)) {
     return Fail(ErrorCode::kBusy, "another process serves this array at " + path);

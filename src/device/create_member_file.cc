@@ -194,17 +194,13 @@ Task<Result<DeviceIdentity>> CreateMemberFile(IoUringLoop& loop, std::string pat
       co_return FailErrno(errno, path + ": cannot be given its size");
     }
   } else {
-    Task<Status> fill = Fill(loop, file, size_bytes, options);
-    Status filled = co_await fill;
-    EPLOG_CO_TRY(filled);
+    EPLOG_CO_AWAIT(Fill(loop, file, size_bytes, options));
   }
   const int synced = co_await loop.Fsync(file.fd());
   if (synced < 0) {
     co_return FailWrite(file, size_bytes, -synced);
   }
-  Task<Status> sync_folder = SyncFolderOf(loop, path);
-  Status folder = co_await sync_folder;
-  EPLOG_CO_TRY(folder);
+  EPLOG_CO_AWAIT(SyncFolderOf(loop, path));
   file.Keep();
   co_return file.identity();
 }

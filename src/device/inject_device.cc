@@ -74,17 +74,13 @@ Task<Status> InjectDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes)
 }
 
 Task<Status> InjectDevice::StruckRead(uint64_t offset_bytes, std::span<const iovec> into) {
-  Task<Status> before = Before(now_.read_error_rate, "a read error");
-  Status status = co_await before;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Before(now_.read_error_rate, "a read error"));
   Task<Status> read = below().Read(offset_bytes, into);
   co_return co_await read;
 }
 
 Task<Status> InjectDevice::StruckWrite(uint64_t offset_bytes, std::span<const iovec> from) {
-  Task<Status> before = Before(now_.write_error_rate, "a write error");
-  Status status = co_await before;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Before(now_.write_error_rate, "a write error"));
   if (now_.corrupt != 0 || now_.misdirect != 0) {
     const bool misdirected = now_.corrupt == 0;
     --(misdirected ? now_.misdirect : now_.corrupt);
@@ -118,17 +114,13 @@ Task<Status> InjectDevice::WriteWrong(uint64_t offset_bytes, std::span<const iov
 }
 
 Task<Status> InjectDevice::StruckFlush() {
-  Task<Status> before = Before(now_.write_error_rate, "a failed flush");
-  Status status = co_await before;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Before(now_.write_error_rate, "a failed flush"));
   Task<Status> flush = below().Flush();
   co_return co_await flush;
 }
 
 Task<Status> InjectDevice::StruckDiscard(uint64_t offset_bytes, uint64_t length_bytes) {
-  Task<Status> before = Before(0, "");
-  Status status = co_await before;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Before(0, ""));
   Task<Status> discard = below().Discard(offset_bytes, length_bytes);
   co_return co_await discard;
 }

@@ -108,9 +108,7 @@ Task<Status> VolatileCacheDevice::Read(uint64_t offset_bytes, std::span<const io
     seen.assign(generations_.begin(), generations_.end());
   }
   if (coverage != Coverage::kWhole) {
-    Task<Status> read = below().Read(offset_bytes, into);
-    Status status = co_await read;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(below().Read(offset_bytes, into));
   }
   for (const auto& generation : seen) {
     ForEachPiece(offset_bytes, into,
@@ -129,9 +127,7 @@ Task<Status> VolatileCacheDevice::Write(uint64_t offset_bytes, std::span<const i
   Status checked = CheckRequest(*this, "write", offset_bytes, from);
   EPLOG_CO_TRY(checked);
   if (cached_bytes() > limit_bytes_) {
-    Task<Status> evict = EvictOverLimit();
-    Status evicted = co_await evict;
-    EPLOG_CO_TRY(evicted);
+    EPLOG_CO_AWAIT(EvictOverLimit());
   }
   Generation& active = Active();
   ForEachPiece(offset_bytes, from,
@@ -171,9 +167,7 @@ Task<Status> VolatileCacheDevice::Flush() {
   if (!idle && mine <= durable_sequence_) {
     co_return OkStatus();  // a later flush that was served first has covered this one
   }
-  Task<Status> write_back = WriteBack(mine);
-  Status written = co_await write_back;
-  EPLOG_CO_TRY(written);
+  EPLOG_CO_AWAIT(WriteBack(mine));
   const uint64_t covered = written_sequence_;
   Task<Status> flush = below().Flush();
   Status flushed = co_await flush;
@@ -211,9 +205,7 @@ Task<Status> VolatileCacheDevice::WriteBack(uint64_t sequence) {
 Task<Status> VolatileCacheDevice::WriteRuns(const std::vector<Run>& runs, size_t& next) {
   while (next < runs.size()) {
     const Run& run = runs[next++];
-    Task<Status> write = below().Write(run.offset_bytes, run.parts);
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(below().Write(run.offset_bytes, run.parts));
   }
   co_return OkStatus();
 }

@@ -143,9 +143,7 @@ Task<Status> FaultDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) 
 Task<Status> FaultDevice::StruckRead(Fault fault, uint64_t offset_bytes,
                                      std::span<const iovec> into) {
   if (fault.action == Fault::Action::kFailAfter || fault.action == Fault::Action::kCorrupt) {
-    Task<Status> read = below().Read(offset_bytes, into);
-    Status status = co_await read;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(below().Read(offset_bytes, into));
   }
   if (fault.action == Fault::Action::kCorrupt) {
     FlipOneBit(into);
@@ -171,10 +169,7 @@ Task<Status> FaultDevice::StruckWrite(Fault fault, uint64_t offset_bytes,
       break;
   }
   if (length != 0) {
-    Task<Status> write =
-        WriteCopy(offset_bytes, from, length, fault.action == Fault::Action::kCorrupt);
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteCopy(offset_bytes, from, length, fault.action == Fault::Action::kCorrupt));
   }
   if (fault.action == Fault::Action::kDrop || fault.action == Fault::Action::kCorrupt) {
     co_return OkStatus();

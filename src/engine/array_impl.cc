@@ -139,9 +139,7 @@ Task<Status> ArrayImpl::RenameVolume(VolumeId volume, std::string new_name, bool
   EPLOG_CO_TRY(status);
   const Request request(*this);
   if (replace) {
-    Task<Status> settling = FlushWhole(volume);
-    status = co_await settling;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(FlushWhole(volume));
   }
   Task<Status> renaming = volumes_.Rename(volume, std::move(new_name), replace);
   co_return co_await renaming;
@@ -151,9 +149,7 @@ Task<Result<VolumeId>> ArrayImpl::RenameVolumeOver(VolumeId volume, std::string 
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Task<Status> settling = FlushWhole(volume);
-  status = co_await settling;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(FlushWhole(volume));
   Task<Result<VolumeId>> renaming = volumes_.RenameOver(volume, std::move(new_name));
   co_return co_await renaming;
 }
@@ -224,10 +220,7 @@ Task<Status> ArrayImpl::Write(VolumeId volume, uint64_t offset_bytes,
   Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
   const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
   const Result<const Volume*> located = Locate(volume, offset_bytes, from.size());
-  if (!located.ok()) {
-    Error error = located.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(located);
   if (from.empty()) {
     co_return OkStatus();
   }
@@ -283,10 +276,7 @@ Task<Status> ArrayImpl::Read(VolumeId volume, uint64_t offset_bytes, std::span<s
   Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
   const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
   const Result<const Volume*> located = Locate(volume, offset_bytes, into.size());
-  if (!located.ok()) {
-    Error error = located.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(located);
   Task<Status> reading = ReadRange(**located, offset_bytes, into);
   status = co_await reading;
   if (status.ok()) {
@@ -333,9 +323,7 @@ Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
     co_return co_await read;
   }
   const Buffer whole = core_.pool.Get(core_.geometry.chunk_bytes);
-  Task<Status> read = reader_.ReadLatest(chunk, whole.span());
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(reader_.ReadLatest(chunk, whole.span()));
   std::memcpy(into.data(), whole.data() + offset_bytes, into.size());
   co_return OkStatus();
 }
@@ -350,14 +338,9 @@ Task<Status> ArrayImpl::Trim(VolumeId volume, uint64_t offset_bytes, uint64_t le
     Task<std::shared_ptr<eplog::Volumes::Gate>> entering = volumes_.Enter(volume, false);
     const std::shared_ptr<eplog::Volumes::Gate> gate = co_await entering;
     const Result<const Volume*> located = Locate(volume, offset_bytes, length_bytes);
-    if (!located.ok()) {
-      Error error = located.error();
-      co_return Fail(std::move(error));
-    }
-    Task<Status> trimming =
-        volumes_.Trim(**located, offset_bytes, offset_bytes + length_bytes, mode, empty);
-    status = co_await trimming;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_TRY(located);
+    EPLOG_CO_AWAIT(
+        volumes_.Trim(**located, offset_bytes, offset_bytes + length_bytes, mode, empty));
   }
   Task<Status> freeing =
       volumes_.FreeTrimmed(volume, offset_bytes, offset_bytes + length_bytes, std::move(empty));
@@ -412,9 +395,7 @@ Task<Status> ArrayImpl::FlushWhole(VolumeId volume) {
 }
 
 Task<Status> ArrayImpl::FlushRange(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) {
-  Task<Status> draining = DrainVolume(volume, offset_bytes, length_bytes);
-  Status status = co_await draining;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(DrainVolume(volume, offset_bytes, length_bytes));
   const Volume* found = core_.state->volumes.Find(volume);
   if (found == nullptr || found->deleting) {
     co_return Fail(ErrorCode::kNotFound, "no such volume");
@@ -432,9 +413,7 @@ Task<Status> ArrayImpl::FlushRange(VolumeId volume, uint64_t offset_bytes, uint6
       ssds |= uint64_t{1} << g.SsdOf(StripeIndex(extent.value * g.extent_stripes), 0).value;
     });
   }
-  Task<Status> flushing = flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable, ssds);
-  status = co_await flushing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable, ssds));
   Task<void> committing = CommitFlushed(target);
   co_await committing;
   co_return OkStatus();
@@ -445,13 +424,9 @@ Task<Status> ArrayImpl::FlushAll() {
   EPLOG_CO_TRY(status);
   const Request request(*this);
   ++core_.traffic.user_flushes;
-  Task<Status> draining = DrainAll();
-  status = co_await draining;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(DrainAll());
   const uint64_t target = appender_.applied().sequence;
-  Task<Status> flushing = flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable);
-  status = co_await flushing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(flusher_.FlushTo(target, Flusher::Upto::kAcknowledgeable));
   Task<void> committing = CommitFlushed(target);
   co_await committing;
   co_return OkStatus();

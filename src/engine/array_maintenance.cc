@@ -11,9 +11,7 @@ Task<Status> ArrayImpl::Commit(Progress progress) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Task<Status> draining = DrainAll();
-  status = co_await draining;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(DrainAll());
   Task<Status> committing = CommitUpto(UINT64_MAX, std::move(progress));
   co_return co_await committing;
 }
@@ -43,9 +41,7 @@ Task<uint64_t> ArrayImpl::WriteAgain(std::span<const Recovery::Salvaged> salvage
 Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content, uint64_t& written) {
   const StripeIndex stripe = core_.geometry.StripeOf(chunk);
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, writer_.NeedOfChunk(chunk));
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, writer_.NeedOfChunk(chunk)));
   // The row's lock keeps its extent from being freed meanwhile.
   Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard row = co_await row_locking;
@@ -57,7 +53,7 @@ Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content, uint
     co_return Fail(ErrorCode::kNotFound, "its volume is gone");
   }
   Task<Status> write = writer_.WriteAdmitted(chunk, grant, content.span());
-  status = co_await write;
+  Status status = co_await write;
   written += status.ok() ? 1 : 0;
   co_return status;
 }
@@ -80,16 +76,12 @@ Task<void> ArrayImpl::CommitFlushed(uint64_t upto) {
 }
 
 Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
-  Task<Status> flush = flusher_.FlushAll();
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(flusher_.FlushAll());
   // What failed may have been moved on in the log meanwhile: it looks newer than it is, and what
   // was moved is to be stable.
   std::vector<StripeIndex> stripes = committer_.TakeFailures();
   if (!stripes.empty()) {
-    Task<Status> again = flusher_.FlushAll();
-    status = co_await again;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(flusher_.FlushAll());
   }
   const auto failed = static_cast<std::ptrdiff_t>(stripes.size());  // in order
   for (const StripeIndex stripe : committer_.OldestStripes(SIZE_MAX, upto)) {
@@ -103,14 +95,12 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
     const size_t count = std::min<size_t>(rest.size(), core_.geometry.commit_width());
     // Room as for the foreground: what is closed to it belongs to the keeper's own commits.
     Grant grant(admission_);
-    Task<Status> admit = admission_.Admit(
+    EPLOG_CO_AWAIT(admission_.Admit(
         grant, {.blocks = core_.commit_cost.Blocks(
                     core_.geometry.commit_width(),
-                    uint64_t{core_.geometry.commit_width()} * core_.geometry.k())});
-    status = co_await admit;
-    EPLOG_CO_TRY(status);
+                    uint64_t{core_.geometry.commit_width()} * core_.geometry.k())}));
     Task<Status> commit = committer_.Commit(rest.first(count));
-    status = co_await commit;
+    Status status = co_await commit;
     if (!status.ok() && status.error().code == ErrorCode::kBusy) {
       co_await core_.loop.Yield();
       continue;  // the log was short after all
@@ -149,10 +139,7 @@ Task<Status> ArrayImpl::ReplaceDevice(uint32_t device, Device& replacement) {
   if (device >= core_.geometry.devices()) {
     co_return Fail(ErrorCode::kInvalidArgument, "no such device");
   }
-  Task<Status> replacing =
-      membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement);
-  status = co_await replacing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(membership_.Replace(DeviceIndex(static_cast<uint8_t>(device)), replacement));
   NoteShown(DeviceIndex(static_cast<uint8_t>(device)), replacement);
   rebuilder_.Wake();
   co_return OkStatus();
@@ -170,9 +157,7 @@ Task<Status> ArrayImpl::Checkpoint(CheckpointKind kind) {
   Status status = Writable();
   EPLOG_CO_TRY(status);
   const Request request(*this);
-  Task<Status> draining = DrainAll();
-  status = co_await draining;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(DrainAll());
   Task<Status> checkpoint = checkpointer_.Checkpoint(kind);
   co_return co_await checkpoint;
 }

@@ -102,9 +102,7 @@ Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<De
     if (status.ok() && array->could_take_back() && !again) {
       // Now that the epoch has opened it can: nobody need think that a member is missing.
       again = true;
-      Task<Status> closing = array->Close();
-      status = co_await closing;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(array->Close());
       continue;
     }
     if (status.ok()) {
@@ -147,20 +145,14 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   EPLOG_CO_TRY(status);
   if (writing) {
     // I8: a killed process leaves unflushed writes that reads would take for durable.
-    Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
-    status = co_await flush;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(core_.members.FlushMask(core_.members.live_mask()));
   }
   Recovery recovery(core_, assembly_);
-  Task<Status> analysing = recovery.Analyse();
-  status = co_await analysing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(recovery.Analyse());
   if (writing) {
     Task<void> taking = TakeBack();
     co_await taking;
-    Task<Status> repairing = recovery.Repair(superblocks_, checkpointer_);
-    status = co_await repairing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(recovery.Repair(superblocks_, checkpointer_));
   } else {
     recovery.MendInRam();
   }

@@ -15,9 +15,7 @@ Task<Result<CheckReport>> ArrayImpl::Check(Progress progress) {
   Scrubber::Options options;
   options.yield = false;
   options.closing = &closing_;
-  Task<Status> running = scrubber.Run(std::move(options), progress);
-  status = co_await running;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(scrubber.Run(std::move(options), progress));
   Task<Result<bool>> metadata = ScrubMetadata(findings, false);
   Result<bool> all_metadata = co_await metadata;
   EPLOG_CO_TRY(all_metadata);
@@ -90,9 +88,7 @@ Task<Status> ArrayImpl::ScrubParts(Findings& findings, Scrubber::Options options
                                    const Progress& progress, bool& left_something) {
   const bool heal = options.heal;
   Scrubber scrubber(core_, reader_, appender_, buffered_, heal ? &healer_ : nullptr, findings);
-  Task<Status> running = scrubber.Run(std::move(options), progress);
-  Status status = co_await running;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(scrubber.Run(std::move(options), progress));
   Task<Result<bool>> metadata = ScrubMetadata(findings, heal);
   Result<bool> all_metadata = co_await metadata;
   EPLOG_CO_TRY(all_metadata);
@@ -105,10 +101,7 @@ Task<Result<bool>> ArrayImpl::ScrubMetadata(Findings& findings, bool heal) {
   const Superblock& newest = superblocks_.current();
   const bool crashed =
       core_.options.read_only && (entries_replayed_ != 0 || newest.epoch != newest.base);
-  Task<Status> running =
-      scrubber.Run({.heal = heal, .superblocks = !crashed, .closing = &closing_});
-  Status status = co_await running;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(scrubber.Run({.heal = heal, .superblocks = !crashed, .closing = &closing_}));
   co_return scrubber.read_all();
 }
 

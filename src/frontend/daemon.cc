@@ -149,9 +149,7 @@ void Daemon::KeepSpares() {
 
 Status Daemon::Begin() {
   Result<std::unique_ptr<FuseServer>> fuse = FuseServer::Mount(loop_, array_, options_.fuse);
-  if (!fuse.ok()) {
-    return Fail(fuse.error());
-  }
+  EPLOG_TRY(fuse);
   fuse_ = std::move(*fuse);
   KeepSpares();
   verbs_ = std::make_unique<DaemonVerbs>(
@@ -166,9 +164,7 @@ Status Daemon::Begin() {
         return verbs->Run(std::move(request), std::move(progress));
       },
       fuse_->device());
-  if (!control.ok()) {
-    return Fail(control.error());
-  }
+  EPLOG_TRY(control);
   control_ = std::move(*control);
   return OkStatus();
 }

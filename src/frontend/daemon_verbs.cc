@@ -111,17 +111,12 @@ Task<Result<Json>> DaemonVerbs::GetServing(Json /*request*/, ProgressSink /*prog
 Task<Result<Json>> DaemonVerbs::FindLost(Json /*request*/, ProgressSink /*progress*/) {
   Task<Result<LossReport>> finding = array_.FindLost();
   const Result<LossReport> found = co_await finding;
-  if (!found.ok()) {
-    Error error = found.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(found);
   co_return LossToJson(*found);
 }
 
 Task<Result<Json>> DaemonVerbs::Commit(Json /*request*/, ProgressSink progress) {
-  Task<Status> task = array_.Commit(std::move(progress));
-  Status status = co_await task;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(array_.Commit(std::move(progress)));
   co_return Json();
 }
 
@@ -143,9 +138,7 @@ Task<Result<Json>> DaemonVerbs::Discard(Json /*request*/, ProgressSink progress)
 Task<Result<Json>> DaemonVerbs::FailDevice(Json request, ProgressSink /*progress*/) {
   Result<uint32_t> device = DeviceArgument(request);
   EPLOG_CO_TRY(device);
-  Task<Status> failing = array_.FailDevice(*device, "failed by hand");
-  Status status = co_await failing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(array_.FailDevice(*device, "failed by hand"));
   co_return Json();
 }
 
@@ -162,10 +155,7 @@ Task<Result<Json>> DaemonVerbs::ReplaceDevice(Json request, ProgressSink /*progr
   EPLOG_CO_TRY(looked_at);
   Task<Result<Device*>> opening = served_.owner.OpenDevice(path->get<std::string>(), *looked_at);
   const Result<Device*> opened = co_await opening;
-  if (!opened.ok()) {
-    Error error = opened.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(opened);
   if (closed_) {  // opening may take long, and nobody waited for it: there is no array any more
     served_.owner.CloseDevice(**opened);
     co_return Fail(ErrorCode::kShutdown, "the array is closing; nothing was replaced");
@@ -183,9 +173,7 @@ Task<Result<std::string>> DaemonVerbs::PutInPlace(uint32_t device, Device& repla
     Task<Result<std::string>> replacing = served_.spares->Replace(device, replacement);
     co_return co_await replacing;
   }
-  Task<Status> replacing = array_.ReplaceDevice(device, replacement);
-  Status replaced = co_await replacing;
-  EPLOG_CO_TRY(replaced);
+  EPLOG_CO_AWAIT(array_.ReplaceDevice(device, replacement));
   co_return "the process that serves the array keeps no list of its devices";
 }
 
@@ -262,9 +250,7 @@ Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/
   EPLOG_CO_TRY(path);
   Result<DeviceIdentity> looked_at = IdentityArgument(request);
   EPLOG_CO_TRY(looked_at);
-  Task<Status> adding = served_.spares->Add(*path, *looked_at);
-  Status status = co_await adding;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(served_.spares->Add(*path, *looked_at));
   co_return Json();
 }
 
@@ -273,9 +259,7 @@ Task<Result<Json>> DaemonVerbs::AddSpare(Json request, ProgressSink /*progress*/
 Task<Result<Json>> DaemonVerbs::RemoveSpare(Json request, ProgressSink /*progress*/) {
   Result<std::string> path = SparePath(request, served_.spares);
   EPLOG_CO_TRY(path);
-  Task<Status> removing = served_.spares->Remove(*path);
-  Status status = co_await removing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(served_.spares->Remove(*path));
   co_return Json();
 }
 
@@ -366,16 +350,12 @@ Status DaemonVerbs::MayDelete(const Json& request) const {
 Task<Result<Json>> DaemonVerbs::DeleteVolume(Json request, ProgressSink /*progress*/) {
   Result<std::string> name = NameArgument(request);
   EPLOG_CO_TRY(name);
-  Task<Status> deleting = fuse_.DeleteVolume(*name);
-  Status status = co_await deleting;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(fuse_.DeleteVolume(*name));
   co_return Json();
 }
 
 Task<Result<Json>> DaemonVerbs::Umount(Json /*request*/, ProgressSink /*progress*/) {
-  Task<Status> unmounting = fuse_.Unmount();
-  Status unmounted = co_await unmounting;
-  EPLOG_CO_TRY(unmounted);
+  EPLOG_CO_AWAIT(fuse_.Unmount());
   while (!closed_) {
     co_await closed_event_.Wait();
   }

@@ -120,9 +120,7 @@ FuseSession::~FuseSession() {
 
 Status FuseSession::Mount() {
   Result<std::string> path = ResolveMountpoint(options_.mountpoint);
-  if (!path.ok()) {
-    return Fail(path.error());
-  }
+  EPLOG_TRY(path);
   options_.mountpoint = *path;
   EPLOG_TRY(PrepareMountpoint(options_.mountpoint));
   // Now: what could not be unmounted, or whose kernel could not be told of changes, is not mounted.

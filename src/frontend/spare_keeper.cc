@@ -215,9 +215,7 @@ Task<Status> SpareKeeper::LookAgain(std::string path, const Device* only) {
   Task<Result<SpareDevice>> opening = shelf_.Open(path);
   Result<SpareDevice> opened = co_await opening;
   const bool another = opened.ok() && only != nullptr && opened->device != only;
-  Task<Status> accepting = Accept(path, std::move(opened));
-  Status accepted = co_await accepting;
-  EPLOG_CO_TRY(accepted);
+  EPLOG_CO_AWAIT(Accept(path, std::move(opened)));
   if (another) {
     co_return Fail(ErrorCode::kBusy, path +
                                          " is not the device that was looked at: another spare "
@@ -343,9 +341,7 @@ std::string SpareKeeper::PathOf(const Device& device) const {
 
 // No spare, as far as is known: one that is missing may have been listed at its path.
 Task<Result<std::string>> SpareKeeper::TakeIn(uint32_t device, Device& replacement) {
-  Task<Status> replacing = array_.ReplaceDevice(device, replacement);
-  Status replaced = co_await replacing;
-  EPLOG_CO_TRY(replaced);
+  EPLOG_CO_AWAIT(array_.ReplaceDevice(device, replacement));
   const std::string name = array_.GetStatus().devices[device].name;
   Task<Status> writing = shelf_.Joined(name, replacement.name());
   const Status written = co_await writing;

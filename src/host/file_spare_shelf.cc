@@ -40,9 +40,7 @@ Task<Status> WipeEnds(Device& device) {
   const uint64_t size = device.size_bytes() / kBlockBytes * kBlockBytes;
   const uint64_t length = std::min(kWipeBytes, size);
   for (const uint64_t offset : {uint64_t{0}, size - length}) {
-    Task<Status> write = WriteAt(device, offset, zeros.span().first(length));
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteAt(device, offset, zeros.span().first(length)));
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
@@ -52,9 +50,7 @@ Task<Status> WipeSuperblocks(Device& device) {
   BufferPool pool;
   Buffer zeros = pool.GetZeroed(kSuperblockCopyBytes);
   for (const uint64_t offset : kSuperblockCopyOffset) {
-    Task<Status> write = WriteAt(device, offset, zeros.span());
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteAt(device, offset, zeros.span()));
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
@@ -130,17 +126,13 @@ Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
 
 // Copy A and B, as generations 0 and 1.
 Task<Status> FileSpareShelf::Mark(Device& device) {
-  Task<Status> wiping = WipeEnds(device);
-  Status status = co_await wiping;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WipeEnds(device));
   BufferPool pool;
   Buffer buffer = pool.Get(kSuperblockCopyBytes);
   Superblock spare = SpareSuperblock(member_, NewUuid());
   for (spare.generation = 0; spare.generation < 2; ++spare.generation) {
     EncodeSuperblock(spare, buffer.span());
-    Task<Status> write = WriteAt(device, kSuperblockCopyOffset[spare.generation], buffer.span());
-    status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteAt(device, kSuperblockCopyOffset[spare.generation], buffer.span()));
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
@@ -183,11 +175,9 @@ Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& de
   Result<SpareDevice> described = Describe(device);
   EPLOG_CO_TRY(described);
   // First the superblocks: a device that bears them and is not listed does no harm.
-  Task<Status> marking = Mark(device);
-  Status status = co_await marking;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Mark(device));
   Task<Status> listing = Change([path](ArrayFile& file) { file.AddSpare(path); });
-  status = co_await listing;
+  Status status = co_await listing;
   EPLOG_CO_TRY(status);
   co_return described;
 }

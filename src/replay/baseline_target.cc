@@ -62,9 +62,7 @@ class BaselineTarget final : public Target {
   Task<Status> FlushAll() override { return target_->Flush(); }
   Task<Status> Commit() override { return target_->Commit(); }
   Task<Status> Settle() override {
-    Task<Status> commit = target_->Commit();
-    Status status = co_await commit;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target_->Commit());
     Task<Status> flush = target_->Flush();
     co_return co_await flush;
   }
@@ -80,9 +78,7 @@ class BaselineTarget final : public Target {
   }
   Task<Status> FailSsd(uint32_t ssd) override {
     ssds_[ssd] = nullptr;
-    Task<Status> close = target_->Close();
-    Status status = co_await close;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target_->Close());
     auto next = make_(ssds_);
     if (!next.ok()) {
       co_return Fail(std::move(next).error());

@@ -32,9 +32,7 @@ class EplogTarget : public Target {
   Task<Status> FlushAll() override { return array_->FlushAll(); }
   Task<Status> Commit() override { return array_->Commit({}); }
   Task<Status> Settle() override {
-    Task<Status> commit = array_->Commit({});
-    Status status = co_await commit;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(array_->Commit({}));
     Task<Status> checkpoint = array_->Checkpoint(CheckpointKind::kFull);
     co_return co_await checkpoint;
   }
@@ -153,9 +151,7 @@ Task<Result<std::unique_ptr<Target>>> MakeEplogTarget(EventLoop& loop, Rig& rig,
   create.chunk_bytes = settings.chunk_bytes;
   create.entropy = settings.seed;
   create.discard = true;  // as eplog create does
-  Task<Status> creating = Array::Create(loop, rig.ssds(), rig.logs(), create);
-  Status status = co_await creating;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Array::Create(loop, rig.ssds(), rig.logs(), create));
   std::vector<Device*> all = rig.ssds();
   const std::vector<Device*> logs = rig.logs();
   all.insert(all.end(), logs.begin(), logs.end());

@@ -38,9 +38,7 @@ Task<Status> Player::Prefill() {
     Task<void> below = group.WaitBelow(kPrefillAtOnce);
     co_await below;
   }
-  Task<Status> all = group.Wait();
-  Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   Task<Status> settle = target_.Settle();
   co_return co_await settle;
 }
@@ -63,9 +61,7 @@ Task<Status> Player::Play(std::function<void(uint64_t)> progress) {
   }
   EPLOG_CO_TRY(failure_);
   if (settings_.commit_at_end) {
-    Task<Status> commit = target_.Commit();
-    Status status = co_await commit;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target_.Commit());
   }
   Task<Status> flush = target_.FlushAll();
   Status status = co_await flush;
@@ -317,9 +313,7 @@ Task<Status> Player::Verify() {
   for (uint64_t at = 0; at < content_.size_bytes(); at += kVerifyBytes) {
     const Buffer buffer = pool_.Get(std::min(kVerifyBytes, content_.size_bytes() - at));
     Poison(buffer.span());
-    Task<Status> read = target_.Read(at, buffer.span());
-    Status status = co_await read;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target_.Read(at, buffer.span()));
     const std::string wrong = content_.Check(at, buffer.span());
     if (!wrong.empty()) {
       co_return Fail(ErrorCode::kCorrupt, wrong);

@@ -135,19 +135,13 @@ Task<Status> PlayOn(Run& run, Target& target) {
   Player player(run.loop, run.settings, run.feed, target, run.rig, run.result);
   Status status;
   if (run.settings.prefill) {
-    Task<Status> prefill = player.Prefill();
-    status = co_await prefill;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(player.Prefill());
   }
   if (run.settings.trim_spare) {
-    Task<Status> trim = target.TrimSpare();
-    status = co_await trim;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target.TrimSpare());
   }
   for (const uint32_t ssd : run.settings.failed_ssds) {
-    Task<Status> failing = target.FailSsd(ssd);
-    status = co_await failing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target.FailSsd(ssd));
   }
   // What is in the devices' buffers is no work of the run.
   if (run.settings.devices == DeviceKind::kSimulated) {
@@ -155,23 +149,17 @@ Task<Status> PlayOn(Run& run, Target& target) {
   }
   run.rig.ResetCounters();
   const Traffic before = target.traffic();
-  Task<Status> play = player.Play(run.progress);
-  status = co_await play;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(player.Play(run.progress));
   TakeCounters(run, target, before);
   Status enough = CheckNoCommits(run);
   EPLOG_CO_TRY(enough);
-  Task<Status> verify = player.Verify();
-  status = co_await verify;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(player.Verify());
   if (!run.settings.check_parity) {
     co_return OkStatus();
   }
   for (auto ssd = static_cast<uint32_t>(run.settings.failed_ssds.size()); ssd < run.settings.parity;
        ++ssd) {
-    Task<Status> failing = target.FailSsd(run.settings.ssds - 1 - ssd);
-    status = co_await failing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(target.FailSsd(run.settings.ssds - 1 - ssd));
   }
   Task<Status> again = player.Verify();
   co_return co_await again;

@@ -119,9 +119,7 @@ Task<Status> WriteOut(EventLoop& loop, Device& device) {
     const uint64_t length = std::min(kPieceBytes, device.size_bytes() - at);
     group.Start(WritePiece(device, at, zeros.span().first(length)));
   }
-  Task<Status> all = group.Wait();
-  Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   Task<Status> flush = device.Flush();
   co_return co_await flush;
 }

@@ -43,10 +43,7 @@ Task<Status> WriteLog(MemberSet& members, const Geometry& geometry, LogWrite wri
   };
   if (TotalBytes(write.parts) > before_wrap) {
     const std::vector<iovec> front = TakeFront(write.parts, before_wrap);
-    Task<Status> first =
-        members.Write(write.log, geometry.LogOffset(write.place), front, write.kind);
-    Status status = co_await first;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(members.Write(write.log, geometry.LogOffset(write.place), front, write.kind));
     count(before_wrap);
     write.place += before_wrap / kBlockBytes;
   }
@@ -63,9 +60,7 @@ Task<Status> ReadLog(MemberSet& members, const Geometry& geometry, DeviceIndex l
                      std::span<std::byte> into) {
   const uint64_t before_wrap = BytesToWrap(geometry, place);
   if (into.size() > before_wrap) {
-    Task<Status> first = members.ReadBytes(log, geometry.LogOffset(place), into.first(before_wrap));
-    Status status = co_await first;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(members.ReadBytes(log, geometry.LogOffset(place), into.first(before_wrap)));
     place += before_wrap / kBlockBytes;
     into = into.subspan(before_wrap);
   }

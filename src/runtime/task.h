@@ -127,9 +127,19 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
 }  // namespace eplog
 
 // Leave a coroutine with the error of `result` (a named Status or Result, already awaited).
-#define EPLOG_CO_TRY(result)                              \
-  do {                                                    \
-    if (!(result).ok()) {                                 \
-      co_return ::eplog::Fail(std::move(result).error()); \
-    }                                                     \
+#define EPLOG_CO_TRY(result)                                  \
+  do {                                                        \
+    if (!(result).ok()) {                                     \
+      ::eplog::Error eplog_error = std::move(result).error(); \
+      co_return ::eplog::Fail(std::move(eplog_error));        \
+    }                                                         \
+  } while (false)
+
+// Await what `expr` makes, a Task<Status>, and leave the coroutine with its error. The task has a
+// name, since gcc 12 destroys temporaries of an awaited expression twice.
+#define EPLOG_CO_AWAIT(expr)                 \
+  do {                                       \
+    auto eplog_task = (expr);                \
+    auto eplog_status = co_await eplog_task; \
+    EPLOG_CO_TRY(eplog_status);              \
   } while (false)

@@ -52,17 +52,11 @@ Status InspectSuperblock(const InspectCommand& command, const RawArray& array) {
 
 Status InspectCheckpoint(const InspectCommand& command, const RawArray& array) {
   const auto identity = array.Identity();
-  if (!identity.ok()) {
-    return Fail(identity.error());
-  }
+  EPLOG_TRY(identity);
   const auto checkpoint = LoadRawCheckpoint(array);
-  if (!checkpoint.ok()) {
-    return Fail(checkpoint.error());
-  }
+  EPLOG_TRY(checkpoint);
   const auto content = CountCheckpoint(**identity, *checkpoint);
-  if (!content.ok()) {
-    return Fail(content.error());
-  }
+  EPLOG_TRY(content);
   if (command.json) {
     PrintJson(CheckpointToJson(*checkpoint, *content));
   } else {
@@ -91,9 +85,7 @@ void PrintEntries(const InspectCommand& command, const std::vector<FoundEntry>& 
 // Of one device everything that its ring still holds; of an array what recovery would go through.
 Status InspectLog(const InspectCommand& command, const RawArray& array) {
   const auto identity = array.Identity();
-  if (!identity.ok()) {
-    return Fail(identity.error());
-  }
+  EPLOG_TRY(identity);
   const Geometry& geometry = (*identity)->geometry;
   if (array.one_device()) {
     const RawMember& member = array.members().front();
@@ -109,13 +101,9 @@ Status InspectLog(const InspectCommand& command, const RawArray& array) {
     return OkStatus();
   }
   const auto checkpoint = LoadRawCheckpoint(array);
-  if (!checkpoint.ok()) {
-    return Fail(checkpoint.error());
-  }
+  EPLOG_TRY(checkpoint);
   const auto log = JoinLog(array, checkpoint->root);
-  if (!log.ok()) {
-    return Fail(log.error());
-  }
+  EPLOG_TRY(log);
   const std::string summary = fmt::format(
       "{} entries since checkpoint {} (which covers up to entry {}); stable up to entry {} at "
       "least",
@@ -136,9 +124,7 @@ struct Replayed {
 
 Result<Replayed> Load(const RawArray& array) {
   const auto identity = array.Identity();
-  if (!identity.ok()) {
-    return Fail(identity.error());
-  }
+  EPLOG_TRY(identity);
   if (array.one_device()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "a row is spread over all devices; name the array instead of one device");
@@ -157,9 +143,7 @@ Result<Replayed> Load(const RawArray& array) {
 Status ShowRow(const InspectCommand& command, const RawArray& array, const Replayed& replayed,
                StripeIndex stripe, Json json, const std::string& head) {
   const auto row = ReplayRow(*replayed.identity, replayed.checkpoint, replayed.log, stripe);
-  if (!row.ok()) {
-    return Fail(row.error());
-  }
+  EPLOG_TRY(row);
   const Geometry& geometry = replayed.identity->geometry;
   if (command.json) {
     json["row"] = RowToJson(array, geometry, *row);
@@ -176,9 +160,7 @@ Status InspectRow(const InspectCommand& command, const RawArray& array) {
     return Fail(ErrorCode::kInvalidArgument, "row N: say which stripe, 0 and up");
   }
   const auto replayed = Load(array);
-  if (!replayed.ok()) {
-    return Fail(replayed.error());
-  }
+  EPLOG_TRY(replayed);
   const uint32_t stripes = replayed->identity->geometry.stripes;
   if (*number >= stripes) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -205,9 +187,7 @@ Result<BytePlace> ParseBytePlace(const std::string& text) {
                 "chunk VOLUME:OFFSET: say which, for example chunk data:64K");
   }
   const auto offset = ParseSize(text.substr(colon + 1));
-  if (!offset.ok()) {
-    return Fail(offset.error());
-  }
+  EPLOG_TRY(offset);
   BytePlace place;
   place.volume = text.substr(0, colon);
   place.offset = *offset;
@@ -216,9 +196,7 @@ Result<BytePlace> ParseBytePlace(const std::string& text) {
 
 Status Locate(const Replayed& replayed, BytePlace& place) {
   const auto volumes = ReplayVolumes(*replayed.identity, replayed.checkpoint, replayed.log);
-  if (!volumes.ok()) {
-    return Fail(volumes.error());
-  }
+  EPLOG_TRY(volumes);
   const auto volume =
       std::find_if(volumes->volumes.begin(), volumes->volumes.end(), [&](const auto& entry) {
         return entry.second.name == place.volume && !entry.second.deleting;
@@ -250,9 +228,7 @@ Status InspectChunk(const InspectCommand& command, const RawArray& array) {
     return Fail(std::move(place).error());
   }
   const auto replayed = Load(array);
-  if (!replayed.ok()) {
-    return Fail(replayed.error());
-  }
+  EPLOG_TRY(replayed);
   EPLOG_TRY(Locate(*replayed, *place));
   Json json = {{"volume", place->volume}, {"offset_bytes", place->offset}};
   if (!place->extent) {
@@ -293,9 +269,7 @@ Status Inspect(const InspectCommand& command) {
                 fmt::format("{} takes no '{}'", view, command.argument));
   }
   const auto array = RawArray::Open(command.target);
-  if (!array.ok()) {
-    return Fail(array.error());
-  }
+  EPLOG_TRY(array);
   if (view == "superblock") {
     return InspectSuperblock(command, *array);
   }

@@ -79,9 +79,7 @@ Result<std::vector<std::byte>> ReadPages(const RawMember& ssd, const Superblock&
   if (bytes.ok() && before_end < blocks) {  // the area is a ring
     const auto rest =
         ReadBytes(ssd, identity.geometry.MetadataOffset(0), (blocks - before_end) * kBlockBytes);
-    if (!rest.ok()) {
-      return Fail(rest.error());
-    }
+    EPLOG_TRY(rest);
     bytes->insert(bytes->end(), rest->begin(), rest->end());
   }
   if (!bytes.ok()) {
@@ -230,9 +228,7 @@ Result<std::vector<std::byte>> ReadBytes(const RawMember& member, uint64_t offse
 
 Result<RawCheckpoint> LoadRawCheckpoint(const RawArray& array) {
   const auto identity = array.Identity();
-  if (!identity.ok()) {
-    return Fail(identity.error());
-  }
+  EPLOG_TRY(identity);
   RawCheckpoint checkpoint;
   for (const RawMember& member : array.members()) {
     const Superblock* superblock = member.superblock();

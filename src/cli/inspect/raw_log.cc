@@ -158,9 +158,7 @@ Status ScanRing(const RawMember& member, const Superblock& identity, FoundEntrie
 
 Result<JoinedLog> JoinLog(const RawArray& array, const CheckpointRoot& root) {
   const auto identity = array.Identity();
-  if (!identity.ok()) {
-    return Fail(identity.error());
-  }
+  EPLOG_TRY(identity);
   Joiner joiner(array, **identity);
   EPLOG_TRY(joiner.ReadRings());
   JoinedLog log;

@@ -126,9 +126,7 @@ Status RunSweepMode(const MttdlCommand& command, const InputSet& values) {
     return Fail(std::move(axes).error());
   }
   const auto sweep = RunSweep(values, std::move(*axes));
-  if (!sweep.ok()) {
-    return Fail(sweep.error());
-  }
+  EPLOG_TRY(sweep);
   if (!command.picture.empty()) {
     EPLOG_TRY(DrawIfWanted(command, SweepChart(*sweep)));
   }
@@ -144,9 +142,7 @@ Status RunSweepMode(const MttdlCommand& command, const InputSet& values) {
 
 Status RunFigure4Mode(const MttdlCommand& command, const InputSet& values) {
   const auto figure = MakeFigure4(values);
-  if (!figure.ok()) {
-    return Fail(figure.error());
-  }
+  EPLOG_TRY(figure);
   if (!command.picture.empty()) {
     EPLOG_TRY(DrawIfWanted(command, Figure4Chart(*figure)));
   }
@@ -164,13 +160,9 @@ Status RunFigure4Mode(const MttdlCommand& command, const InputSet& values) {
 
 Status RunWhatIfMode(const MttdlCommand& command, const InputSet& values) {
   const auto scenarios = LoadScenarios(command.what_if);
-  if (!scenarios.ok()) {
-    return Fail(scenarios.error());
-  }
+  EPLOG_TRY(scenarios);
   const auto what_if = RunWhatIf(values, *scenarios);
-  if (!what_if.ok()) {
-    return Fail(what_if.error());
-  }
+  EPLOG_TRY(what_if);
   if (command.json) {
     PrintJson(WhatIfJson(*what_if));
   } else {
@@ -202,9 +194,7 @@ Json ChainJson(const reliability::Chain& chain) {
 
 Status RunExplainMode(const MttdlCommand& command, const InputSet& values) {
   const auto inputs = ResolveInputs(values);
-  if (!inputs.ok()) {
-    return Fail(inputs.error());
-  }
+  EPLOG_TRY(inputs);
   if (!inputs->Solvable()) {
     return Fail(ErrorCode::kInvalidArgument,
                 "no chain holds SSDs of their own ages or fixed rebuilds: there is nothing to "
@@ -233,9 +223,7 @@ Status RunExplainMode(const MttdlCommand& command, const InputSet& values) {
 
 Status RunReportMode(const MttdlCommand& command, const Collected& collected) {
   const auto inputs = ResolveInputs(collected.values);
-  if (!inputs.ok()) {
-    return Fail(inputs.error());
-  }
+  EPLOG_TRY(inputs);
   const Comparison comparison = Compare(*inputs, command.simulation);
   if (command.json) {
     Json json = ReportJson(*inputs, comparison);

@@ -110,9 +110,7 @@ class Resolver {
   // Of a rebuild, which may not be given without a unit: hours and minutes are both usual.
   static Result<double> RateOfTime(std::string_view text) {
     const auto years = ParseYears(text, "?");
-    if (!years.ok()) {
-      return Fail(years.error());
-    }
+    EPLOG_TRY(years);
     return *years > 0 ? Result<double>(1 / *years)
                       : Refuse(fmt::format("'{}' is no time above 0", text));
   }

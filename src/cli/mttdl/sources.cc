@@ -82,9 +82,7 @@ Result<Measured> FromReplay(const Json& document, const std::string& name) {
     return Bad(name, "not the JSON of a replay; write it with eplog replay --json");
   }
   const auto alpha = ReplayAlpha(document, name);
-  if (!alpha.ok()) {
-    return Fail(alpha.error());
-  }
+  EPLOG_TRY(alpha);
   if (!(std::isfinite(*alpha) && *alpha > 0)) {
     return Bad(name, fmt::format("its alpha is {}; it must be above 0", *alpha));
   }

@@ -48,9 +48,7 @@ class Output {
   static Result<Output> Open(const OutputArguments& arguments) {
     const std::vector<std::string> names = TraceFormatNames();
     auto format = ParseTraceFormat(MatchName(arguments.format, names).value_or(arguments.format));
-    if (!format.ok()) {
-      return Fail(format.error());
-    }
+    EPLOG_TRY(format);
     Output output;
     output.format_ = *format;
     ColumnLayout layout;
@@ -59,9 +57,7 @@ class Output {
         return Fail(ErrorCode::kInvalidArgument, "--to-columns is for --to columns only");
       }
       auto parsed = ParseColumnLayout(arguments.columns);
-      if (!parsed.ok()) {
-        return Fail(parsed.error());
-      }
+      EPLOG_TRY(parsed);
       layout = *parsed;
     }
     EPLOG_TRY(CheckTraceAnswers(arguments.file));
@@ -144,9 +140,7 @@ Result<Selection> ReadSelection(const ConvertCommand& command) {
                                     std::pair{&command.end, &selection.end_us}}) {
     if (!text->empty()) {
       const auto parsed = ParseDuration(*text);
-      if (!parsed.ok()) {
-        return Fail(parsed.error());
-      }
+      EPLOG_TRY(parsed);
       *value = *parsed;
     }
   }
@@ -212,13 +206,9 @@ Status Pass(
 
 Status RunConvert(const ConvertCommand& command) {
   const auto options = ReadTraceArguments(command.arguments);
-  if (!options.ok()) {
-    return Fail(options.error());
-  }
+  EPLOG_TRY(options);
   const auto selection = ReadSelection(command);
-  if (!selection.ok()) {
-    return Fail(selection.error());
-  }
+  EPLOG_TRY(selection);
   std::optional<Compactor> compactor;
   if (command.compact || command.merge) {
     if (command.arguments.trace == "-") {
@@ -264,9 +254,7 @@ struct GenerateCommand {
 Status List() {
   for (const std::string& name : BuiltInProfiles()) {
     const auto profile = LoadProfile(name);
-    if (!profile.ok()) {
-      return Fail(profile.error());
-    }
+    EPLOG_TRY(profile);
     Print(fmt::format("{:<12}{}", name, profile->about));
   }
   return OkStatus();
@@ -284,9 +272,7 @@ Status RunGenerate(const GenerateCommand& command) {
   EPLOG_TRY(CheckTraceAnswers(command.profile));
   auto profile =
       LoadProfile(MatchName(command.profile, BuiltInProfiles()).value_or(command.profile));
-  if (!profile.ok()) {
-    return Fail(profile.error());
-  }
+  EPLOG_TRY(profile);
   profile->seed = command.seed.value_or(profile->seed);
   const auto source = MakeGenerator(std::move(*profile));
   auto output = Output::Open(command.output);

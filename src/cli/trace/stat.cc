@@ -31,9 +31,7 @@ Result<StatOptions> ReadOptions(const StatCommand& command) {
   StatOptions options;
   if (!command.chunk.empty()) {
     const auto chunk = ParseSize(command.chunk);
-    if (!chunk.ok()) {
-      return Fail(chunk.error());
-    }
+    EPLOG_TRY(chunk);
     if (!std::has_single_bit(*chunk) || *chunk < 512 || *chunk > (1U << 20)) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("--chunk {} is no power of two from 512 to 1M", command.chunk));
@@ -44,9 +42,7 @@ Result<StatOptions> ReadOptions(const StatCommand& command) {
     options.layouts.clear();
     for (const std::string& text : command.layouts) {
       const auto layout = ParseStripeLayout(text);
-      if (!layout.ok()) {
-        return Fail(layout.error());
-      }
+      EPLOG_TRY(layout);
       options.layouts.push_back(*layout);
     }
   }
@@ -55,13 +51,9 @@ Result<StatOptions> ReadOptions(const StatCommand& command) {
 
 Status RunStat(const StatCommand& command) {
   const auto options = ReadOptions(command);
-  if (!options.ok()) {
-    return Fail(options.error());
-  }
+  EPLOG_TRY(options);
   const auto reading = ReadTraceArguments(command.arguments);
-  if (!reading.ok()) {
-    return Fail(reading.error());
-  }
+  EPLOG_TRY(reading);
   const std::string& name = command.arguments.trace;
   EPLOG_TRY(CheckTraceAnswers(name));
   EPLOG_TRY(CheckTraceAnswers(command.picture));

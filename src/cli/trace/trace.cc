@@ -44,9 +44,7 @@ Result<TraceFormat> ReadFormat(const TraceArguments& arguments) {
   }
   const std::vector<std::string> names = TraceFormatNames();
   auto format = ParseTraceFormat(MatchName(arguments.format, names).value_or(arguments.format));
-  if (!format.ok()) {
-    return Fail(format.error());
-  }
+  EPLOG_TRY(format);
   if ((*format == TraceFormat::kColumns) == arguments.columns.empty()) {
     return Fail(ErrorCode::kInvalidArgument, arguments.columns.empty()
                                                  ? "--format columns needs to know them: --columns "
@@ -86,29 +84,21 @@ Status CheckTraceAnswers(const std::string& name) {
 Result<TraceOptions> ReadTraceArguments(const TraceArguments& arguments) {
   TraceOptions options;
   auto format = ReadFormat(arguments);
-  if (!format.ok()) {
-    return Fail(format.error());
-  }
+  EPLOG_TRY(format);
   options.format = *format;
   if (!arguments.columns.empty()) {
     auto columns = ParseColumnLayout(arguments.columns);
-    if (!columns.ok()) {
-      return Fail(columns.error());
-    }
+    EPLOG_TRY(columns);
     options.columns = *columns;
   }
   if (!arguments.max_bad.empty()) {
     const auto share = ParseBadShare(arguments.max_bad);
-    if (!share.ok()) {
-      return Fail(share.error());
-    }
+    EPLOG_TRY(share);
     options.max_bad_per_million = *share;
   }
   if (!arguments.volume_size.empty()) {
     const auto size = ParseSize(arguments.volume_size);
-    if (!size.ok()) {
-      return Fail(size.error());
-    }
+    EPLOG_TRY(size);
     options.end_bytes = std::min(*size, kMaxTraceOffsetBytes);
   }
   if (!arguments.action.empty()) {
@@ -139,9 +129,7 @@ Status ForEachRequest(std::string_view verb, std::string_view what, TraceSource&
     }
     for (size_t i = 0; i < *count; ++i) {
       const auto more = take(batch[i]);
-      if (!more.ok()) {
-        return Fail(more.error());
-      }
+      EPLOG_TRY(more);
       if (!*more) {
         return OkStatus();
       }

@@ -146,10 +146,7 @@ Task<Status> ReadRun(PageStream& stream, const RunDescriptor& run, RunDecoder& d
   while (true) {
     Task<Result<bool>> reading = stream.Next(piece);
     const Result<bool> more = co_await reading;
-    if (!more.ok()) {
-      Error error = more.error();
-      co_return Fail(std::move(error));
-    }
+    EPLOG_CO_TRY(more);
     if (!*more) {
       break;
     }
@@ -191,10 +188,7 @@ Task<Result<CheckpointRoot>> LoadRoot(Core& core, CheckpointPointer pointer) {
   const Result<bool> read = co_await reading;
   Task<void> draining = stream.Drain();
   co_await draining;
-  if (!read.ok()) {
-    Error error = read.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(read);
   if (Crc32c(bytes) != pointer.root_crc) {
     co_return WrongCrc();
   }
@@ -213,9 +207,7 @@ Task<Status> LoadRuns(Core& core, const CheckpointRoot& root, State& state) {
     // From the oldest on; the root names the newest first.
     const size_t at = core.canary(Canary::kRunsOutOfOrder) ? i : count - 1 - i;
     loader.BeginRun(at == 0);
-    Task<Status> run = LoadRun(core, root.runs[at], loader);
-    Status status = co_await run;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(LoadRun(core, root.runs[at], loader));
   }
   Status loaded = loader.Finish(root.sequence, root.place);
   EPLOG_CO_TRY(loaded);

@@ -217,12 +217,8 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   written.pointer.ssd_mask = run.ssd_mask;
   written.pointer.root_block = (run.first_block + run.blocks) % area;
   written.pointer.root_blocks = 1;
-  Task<Status> root = WriteRoot(position, written);
-  status = co_await root;
-  EPLOG_CO_TRY(status);
-  Task<Status> flush = core_.members.FlushMask(run.ssd_mask);
-  status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WriteRoot(position, written));
+  EPLOG_CO_AWAIT(core_.members.FlushMask(run.ssd_mask));
   written_blocks_ = (run.blocks + 1) * static_cast<uint64_t>(std::popcount(run.ssd_mask));
   ++(full ? core_.hooks.full_checkpoints_written : core_.hooks.incremental_checkpoints_written);
   co_return written;
@@ -274,9 +270,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WriteFlushed(const Appender::P
   }
   Status status;
   if (!core_.canary(Canary::kCheckpointUnstable)) {
-    Task<Status> flush = flusher_.FlushForCheckpoint(position.sequence);
-    status = co_await flush;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(flusher_.FlushForCheckpoint(position.sequence));
   }
   if (core_.canary(Canary::kLogFreedEarly)) {
     Counts(position);

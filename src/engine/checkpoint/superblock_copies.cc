@@ -127,10 +127,7 @@ void DropStrays(std::vector<SuperblockCopies>& all) {
 Task<Result<Superblock>> ReadSuperblock(Device& device) {
   Task<Result<SuperblockCopies>> reading = ReadCopies(device);
   const Result<SuperblockCopies> copies = co_await reading;
-  if (!copies.ok()) {
-    Error error = copies.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(copies);
   co_return copies->Newest();
 }
 

@@ -39,9 +39,7 @@ Task<Status> Superblocks::Write() {
   Task<AsyncMutex::Guard> locking = turn_.Lock();
   const AsyncMutex::Guard guard = co_await locking;
   if (returning_ != 0) {
-    Task<Status> first = WriteTo(returning_);
-    Status status = co_await first;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteTo(returning_));
   }
   Task<Status> others = WriteTo(~returning_);
   returning_ = 0;
@@ -105,9 +103,7 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   if ((damaged_ & bit) != 0) {
     Buffer filler = core_.pool.Get(kSuperblockCopyBytes);
     FillBut(buffer.span(), filler.span());
-    Task<Status> filling = WriteCopy(device, superblock.generation, filler.span());
-    Status filled = co_await filling;
-    EPLOG_CO_TRY(filled);
+    EPLOG_CO_AWAIT(WriteCopy(device, superblock.generation, filler.span()));
   }
   damaged_ &= ~bit;
   Task<Status> writing = WriteCopy(device, superblock.generation, buffer.span());

@@ -72,10 +72,7 @@ Task<Status> Committer::Commit(std::span<const StripeIndex> stripes, Batch size)
     const AsyncMutex::Guard guard = co_await locking;
     Task<Result<size_t>> room = WaitForRoom(stripes, size.stripes);
     const Result<size_t> count = co_await room;
-    if (!count.ok()) {
-      Error error = count.error();
-      co_return Fail(std::move(error));
-    }
+    EPLOG_CO_TRY(count);
     Task<Status> batch = CommitBatch(stripes.first(*count), size.at_once);
     Status status = co_await batch;
     Status running = core_.Running();
@@ -118,9 +115,7 @@ Task<Result<size_t>> Committer::WaitForRoom(std::span<const StripeIndex> stripes
     }
     size_t count = FittingSlots(stripes);
     if (count < stripes.size() && core_.space.newest_waiting().value_or(0) > flusher_.covered()) {
-      Task<Status> mark = flusher_.FlushAndMark();
-      status = co_await mark;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(flusher_.FlushAndMark());
     } else if (count == 0) {
       co_await core_.space_changed.Wait();
     } else {
@@ -248,9 +243,7 @@ Task<Status> Committer::Prepare(Install& install) {
   if (install.change.states != core_.states) {
     co_return OkStatus();  // the devices have changed: its turn comes again
   }
-  Task<Status> write = WriteParity(install, parity);
-  status = co_await write;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WriteParity(install, parity));
   install.record.states = install.change.states;
   install.ready = true;
   co_return OkStatus();

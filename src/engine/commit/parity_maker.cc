@@ -123,9 +123,7 @@ Task<Status> ParityMaker::FromData(const Change& change, std::vector<Buffer>& pa
     data.push_back(buffers.back().span());
     content[i] = data.back().data();
   }
-  Task<Status> read = ReadVersions(change, data);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(ReadVersions(change, data));
   std::array<std::byte*, kMaxParity> chunks{};
   for (uint32_t j = 0; j < g.m; ++j) {
     parity.push_back(core_.pool.Get(g.chunk_bytes));
@@ -146,9 +144,7 @@ Task<Status> ParityMaker::ReadVersions(const Change& change,
   for (uint32_t i = 0; i < g.k(); ++i) {
     group.Start(ReadVersion(change, i, data[i], bad));
   }
-  Task<Status> all = group.Wait();
-  Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   if (bad == 0) {
     co_return OkStatus();
   }
@@ -158,9 +154,7 @@ Task<Status> ParityMaker::ReadVersions(const Change& change,
     buffers.push_back(core_.pool.Get(g.chunk_bytes));
     old.push_back(buffers.back().span());
   }
-  Task<Status> row = reader_.ReadRow(change.stripe, change.old_words, change.states, old);
-  status = co_await row;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(reader_.ReadRow(change.stripe, change.old_words, change.states, old));
   for (uint32_t i = 0; i < g.k(); ++i) {
     if ((bad >> i & 1) != 0) {
       std::copy(old[i].begin(), old[i].end(), data[i].begin());

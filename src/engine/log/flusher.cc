@@ -35,15 +35,11 @@ Task<Status> Flusher::FlushAll() {
 }
 
 Task<Status> Flusher::FlushAndMark() {
-  Task<Status> first = FlushAll();
-  Status status = co_await first;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(FlushAll());
   if (core_.space.newest_waiting().value_or(0) <= cover_) {
     co_return OkStatus();
   }
-  Task<Status> mark = appender_.AppendMark();
-  status = co_await mark;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(appender_.AppendMark());
   Task<Status> second = FlushAll();
   co_return co_await second;
 }
@@ -109,10 +105,7 @@ Task<Status> Flusher::FlushForCheckpoint(uint64_t sequence) {
   // Ring blocks on their way must have landed before their places may be used again.
   Task<Result<uint64_t>> landing = core_.rings.Written(sequence);
   const Result<uint64_t> landed = co_await landing;
-  if (!landed.ok()) {
-    Error error = landed.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(landed);
   Task<Status> flush = TryFlushTo(sequence, Upto::kDevices);
   co_return co_await flush;
 }
@@ -156,13 +149,11 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
     ring_mask &=
         ~(ring_mask & (ring_mask - 1));  // forgets all but one of the SSDs with ring blocks
   }
-  Task<Status> flush =
-      core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask());
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(
+      core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask()));
   Task<void> settling = core_.Settled();
   co_await settling;
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   flushed_ = std::max(flushed_, target);
   if (rings && target > stable_) {  // a checkpoint may have made it stable meanwhile

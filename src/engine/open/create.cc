@@ -82,9 +82,7 @@ Task<Status> WipeSuperblocks(Core& core) {
           core.members.WriteBytes(DeviceIndex(i), offset, zeros.span(), IoKind::kSuperblock));
     }
   }
-  Task<Status> all = group.Wait();
-  Status status = co_await all;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
   Task<Status> flush = core.members.FlushMask(core.members.live_mask());
   co_return co_await flush;
 }
@@ -155,9 +153,7 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   std::vector<Device*> devices = ssds;
   devices.insert(devices.end(), logs.begin(), logs.end());
   if (!options.force) {
-    Task<Status> refusing = RefuseMembers(devices);
-    Status status = co_await refusing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(RefuseMembers(devices));
   }
   Random random(options.entropy);
   const Superblock superblock = NewSuperblock(*geometry, options, random);
@@ -169,22 +165,14 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   Superblocks superblocks(core, superblock, std::vector<uint64_t>(devices.size(), 0), 0);
   Checkpointer checkpointer(core, appender, flusher, superblocks);
 
-  Task<Status> wiping = WipeSuperblocks(core);
-  Status status = co_await wiping;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(WipeSuperblocks(core));
   if (options.discard) {
-    Task<Status> discarding = DiscardDevices(core);
-    status = co_await discarding;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(DiscardDevices(core));
   }
   const Appender::Position start{superblock.epoch, 0, 0};
-  Task<Status> writing = checkpointer.WriteAlone(start);
-  status = co_await writing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(checkpointer.WriteAlone(start));
   for (int copy = 0; copy < 2; ++copy) {  // A and B
-    Task<Status> write = superblocks.Write();
-    status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(superblocks.Write());
   }
   co_return OkStatus();
 }

@@ -72,9 +72,7 @@ Task<Status> Recovery::Replay() {
       if (KeepsNothing(entry, dropped) && !dropped_.empty()) {
         continue;  // if nothing follows that is kept, the log ends before it
       }
-      Task<Status> noting = NoteHeaderCopies(entry);
-      Status status = co_await noting;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(NoteHeaderCopies(entry));
     }
     const Status possible = CheckEntry(*core_.state, entry);
     Status borne = Bear(possible);

@@ -41,30 +41,22 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
   superblocks.SetEpoch(epoch_, std::move(members));
   Status status;
   if (!late) {  // I11: before anything else is written
-    Task<Status> write = superblocks.Write();
-    status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(superblocks.Write());
   }
   // What was dropped lies in the log before what was kept: the next opening must not find it there.
   const bool room = !dropped_before_kept_ && !RingsLackCopies() && RoomForFirstEntry();
   if (!core_.canary(Canary::kTailCopies)) {
-    Task<Status> mend = WriteMends();
-    status = co_await mend;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WriteMends());
     if (room) {
       for (const EntryHeader& entry : without_ring_) {
         size_t used = 0;
         const Buffer block = EncodeBlock(entry, used);
         core_.rings.Enqueue(entry.sequence, block.span().first(used));
       }
-      Task<Status> rings = WriteRings(position_.sequence);
-      status = co_await rings;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(WriteRings(position_.sequence));
     }
   }
-  Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
-  status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(core_.members.FlushMask(core_.members.live_mask()));
   if (room) {
     Task<Status> first = WriteFirstEntry();
     status = co_await first;
@@ -74,9 +66,7 @@ Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpoint
   }
   EPLOG_CO_TRY(status);
   if (late) {
-    Task<Status> write = superblocks.Write();
-    status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(superblocks.Write());
   }
   superblocks.SetBase(epoch_, true);
   Task<Status> opened = superblocks.Write();
@@ -114,10 +104,7 @@ Task<Status> Recovery::WriteRings(uint64_t upto) {
   }
   Task<Result<uint64_t>> wait = core_.rings.Written(upto);
   const Result<uint64_t> written = co_await wait;
-  if (!written.ok()) {
-    Error error = written.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(written);
   co_return OkStatus();
 }
 
@@ -162,9 +149,7 @@ Task<Status> Recovery::WriteFirstEntry() {
   Status written = co_await all;
   EPLOG_CO_TRY(status);
   EPLOG_CO_TRY(written);
-  Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
-  status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(core_.members.FlushMask(core_.members.live_mask()));
   core_.rings.Stable(first.sequence);
   position_ = {epoch_, first.sequence, first.place + 1};
   co_return OkStatus();
@@ -176,12 +161,8 @@ Task<Status> Recovery::WriteFirstEntry() {
 Task<Status> Recovery::CheckpointTheCut(Superblocks& superblocks, Checkpointer& checkpointer) {
   ++core_.hooks.recovery_checkpoints;
   position_.epoch = epoch_;
-  Task<Status> writing = checkpointer.WriteAlone(position_);
-  Status status = co_await writing;
-  EPLOG_CO_TRY(status);
-  Task<Status> write = superblocks.Write();
-  status = co_await write;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(checkpointer.WriteAlone(position_));
+  EPLOG_CO_AWAIT(superblocks.Write());
   checkpoint_ = position_;
   core_.rings.CheckpointCounts(position_.sequence);
   ++core_.traffic.checkpoints;

@@ -68,9 +68,7 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
     co_return Fail(ErrorCode::kDeviceFailed, "the chunk's SSD is absent");
   }
   const uint64_t offset = core_.geometry.SlotOffset(word.slot());
-  Task<Status> read = core_.members.ReadBytes(ssd, offset, into);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(core_.members.ReadBytes(ssd, offset, into));
   if (core_.checksum(into) != crc) {
     Error error;
     error.code = ErrorCode::kCorrupt;
@@ -87,9 +85,7 @@ Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
                                        std::span<std::byte> into) {
   const DeviceIndex log = core_.geometry.LogDevice(j);
   const uint64_t states = core_.states;
-  Task<Status> read = ReadLog(core_.members, core_.geometry, log, place, into);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(ReadLog(core_.members, core_.geometry, log, place, into));
   if (core_.checksum(into) != crc) {
     if (place >= core_.has_log_from[log.value]) {
       Blame(log, states);
@@ -170,9 +166,7 @@ Task<Status> ChunkReader::DecodePending(ChunkIndex chunk, LogStripeId id,
   if (appender_ != nullptr) {
     log_pin.emplace(*appender_, view.place);
   }
-  Task<Status> read = ReadLogStripe(view, data);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(ReadLogStripe(view, data));
   std::memcpy(into.data(), data[wanted].data(), into.size());
   co_return OkStatus();
 }
@@ -191,9 +185,7 @@ Task<Status> ChunkReader::DecodeCommitted(ChunkIndex chunk, std::span<std::byte>
     buffers.push_back(core_.pool.Get(core_.geometry.chunk_bytes));
     data.push_back(buffers.back().span());
   }
-  Task<Status> read = ReadRow(stripe, words, core_.states, data);
-  Status status = co_await read;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(ReadRow(stripe, words, core_.states, data));
   std::memcpy(into.data(), data[core_.geometry.IndexInStripe(chunk)].data(), into.size());
   co_return OkStatus();
 }

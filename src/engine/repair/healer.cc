@@ -172,9 +172,7 @@ Task<Status> Healer::HealRow(StripeIndex stripe, Outcome& outcome) {
 Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& outcome) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.ssds = ssds, .blocks = RowMender::Blocks(1, g.n)});
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, {.ssds = ssds, .blocks = RowMender::Blocks(1, g.n)}));
   Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard lock = co_await locking;
   const uint64_t states = core_.states;
@@ -206,10 +204,7 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
   Task<Result<uint64_t>> mending =
       mender_.Mend(batch, std::span(&wrong, 1), states, ssds != 0 ? &grant : nullptr);
   const Result<uint64_t> mended = co_await mending;
-  if (!mended.ok()) {
-    Error error = mended.error();
-    co_return Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(mended);
   if (*mended != static_cast<uint64_t>(std::popcount(wrong))) {
     for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
       ssds |= uint64_t{1} << g.SsdOf(stripe, static_cast<uint32_t>(std::countr_zero(mask))).value;
@@ -243,9 +238,7 @@ Task<Status> Healer::HealPending(ChunkIndex chunk, Outcome& outcome) {
   const StripeIndex stripe = core_.geometry.StripeOf(chunk);
   const uint32_t index = core_.geometry.IndexInStripe(chunk);
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, writer_.NeedOfChunk(chunk));
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, writer_.NeedOfChunk(chunk)));
   Task<KeyedLocks::Guard> row_locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard row_lock = co_await row_locking;
   Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk.value);
@@ -257,24 +250,20 @@ Task<Status> Healer::HealPending(ChunkIndex chunk, Outcome& outcome) {
   }
   const Buffer content = core_.pool.Get(core_.geometry.chunk_bytes);
   Task<Status> read = reader_.ReadLatest(chunk, content.span());
-  status = co_await read;
+  Status status = co_await read;
   if (!status.ok()) {
     ++outcome.lost;
     Tell(EventKind::kCorruptionLost, stripe, index);
     co_return OkStatus();
   }
-  Task<Status> write = writer_.WriteAdmitted(chunk, grant, content.span());
-  status = co_await write;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(writer_.WriteAdmitted(chunk, grant, content.span()));
   ++outcome.healed;
   Tell(EventKind::kCorruptionHealed, stripe, index);
   co_return OkStatus();
 }
 
 Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
-  Task<Status> flush = flusher_.FlushAll();
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(flusher_.FlushAll());
   if (!core_.state->pending.IsLive(id, sequence)) {
     co_return OkStatus();
   }
@@ -290,9 +279,7 @@ Task<Status> Healer::Retire(LogStripeId id, uint64_t sequence) {
   Grant grant(admission_);
   const uint64_t blocks =
       core_.commit_cost.Blocks(stripes.size(), stripes.size() * core_.geometry.k());
-  Task<Status> admit = admission_.Admit(grant, {.blocks = blocks});
-  status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, {.blocks = blocks}));
   committer_.ForgetFailures();
   Task<Status> commit = committer_.Commit(stripes);
   co_return co_await commit;

@@ -176,10 +176,7 @@ Task<Status> Membership::FillRings() {
   rings_filled_ = core_.rings.queued() == 0;
   Task<Result<uint64_t>> writing = core_.rings.Written(upto);
   const Result<uint64_t> written = co_await writing;
-  if (!written.ok()) {
-    Error error = written.error();
-    co_return eplog::Fail(std::move(error));
-  }
+  EPLOG_CO_TRY(written);
   Task<Status> flush = core_.members.FlushMask(core_.members.live_mask());
   co_return co_await flush;
 }
@@ -205,9 +202,7 @@ Task<Status> Membership::WriteDown() {
     members[i].state = StateOf(DeviceIndex(i));
   }
   superblocks_.SetEpoch(epoch, std::move(members));
-  Task<Status> write = superblocks_.Write();
-  Status status = co_await write;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(superblocks_.Write());
   if (states != core_.states || core_.stop_error) {
     co_return OkStatus();  // it is done anew, or never
   }
@@ -223,9 +218,7 @@ Task<Status> Membership::WipeArea(Device& device, uint64_t offset_bytes, uint64_
   for (uint64_t at = 0; at < length_bytes; at += kWipeAtOnceBytes) {
     const iovec part{const_cast<std::byte*>(zeros.data()),
                      std::min(kWipeAtOnceBytes, length_bytes - at)};
-    Task<Status> write = device.Write(offset_bytes + at, std::span(&part, 1));
-    Status status = co_await write;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(device.Write(offset_bytes + at, std::span(&part, 1)));
   }
   Task<Status> flush = device.Flush();
   co_return co_await flush;
@@ -254,9 +247,7 @@ Task<uint64_t> Membership::NewestEpochOn(Device& device) const {
 Task<Status> Membership::Wipe(Device& device, DeviceIndex index) {
   const Geometry& g = core_.geometry;
   for (const uint64_t copy : kSuperblockCopyOffset) {
-    Task<Status> wiping = WipeArea(device, copy, kSuperblockCopyBytes);
-    Status status = co_await wiping;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(WipeArea(device, copy, kSuperblockCopyBytes));
   }
   if (g.IsLog(index)) {
     co_return OkStatus();
@@ -305,14 +296,12 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   const TakingIn taking_in(being_taken_in_, replacement);
   Task<uint64_t> looking = NewestEpochOn(replacement);
   const uint64_t older_epoch = co_await looking;
-  Task<Status> wiping = Wipe(replacement, device);
-  Status status = co_await wiping;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Wipe(replacement, device));
   while (core_.changing) {
     Task<void> idle = Idle();
     co_await idle;
   }
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   if (core_.members.live(device) || join_) {
     co_return eplog::Fail(ErrorCode::kBusy, name + " has been replaced by somebody else");

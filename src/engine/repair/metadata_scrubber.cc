@@ -206,15 +206,11 @@ Task<void> MetadataScrubber::CheckRing(DeviceIndex ssd) {
 Task<Status> MetadataScrubber::Heal() {
   if (!in_superblocks_.empty()) {
     for (int copy = 0; copy < 2; ++copy) {
-      Task<Status> writing = parts_.superblocks.Write();
-      Status status = co_await writing;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(parts_.superblocks.Write());
     }
   }
   if (!elsewhere_.empty()) {
-    Task<Status> writing = parts_.checkpointer.Checkpoint(CheckpointKind::kFull);
-    Status status = co_await writing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(parts_.checkpointer.Checkpoint(CheckpointKind::kFull));
   }
   for (const auto& list : {in_superblocks_, elsewhere_}) {
     for (const size_t at : list) {

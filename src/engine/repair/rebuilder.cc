@@ -160,9 +160,7 @@ Task<Status> Rebuilder::Pass() {
       continue;
     }
     if (!membership_.FullCounts(DeviceIndex(i), upto) && !core_.canary(Canary::kJoinedOkEarly)) {
-      Task<Status> full = checkpointer_.Checkpoint(CheckpointKind::kFull);
-      status = co_await full;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(checkpointer_.Checkpoint(CheckpointKind::kFull));
     }
     Task<bool> trying = membership_.TryOk(DeviceIndex(i), upto);
     static_cast<void>(co_await trying);
@@ -173,21 +171,17 @@ Task<Status> Rebuilder::Pass() {
 // As a user's commit: with room that is the foreground's, not what is kept for the keeper.
 Task<Status> Rebuilder::CommitOld() {
   while (CommitDue() && !Ended()) {
-    Task<Status> flush = flusher_.FlushAll();
-    Status status = co_await flush;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(flusher_.FlushAll());
     committer_.ForgetFailures();
     const uint64_t since = core_.loop.NowUs();
     const uint32_t width = core_.geometry.commit_width();
     const std::vector<StripeIndex> stripes =
         committer_.OldestStripes(width, membership_.CommitUpto());
     Grant grant(admission_);
-    Task<Status> admit = admission_.Admit(
-        grant, {.blocks = core_.commit_cost.Blocks(width, uint64_t{width} * core_.geometry.k())});
-    status = co_await admit;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(admission_.Admit(
+        grant, {.blocks = core_.commit_cost.Blocks(width, uint64_t{width} * core_.geometry.k())}));
     Task<Status> commit = committer_.Commit(stripes);
-    status = co_await commit;
+    Status status = co_await commit;
     if (!status.ok() && status.error().code != ErrorCode::kBusy) {
       co_return status;
     }

@@ -136,12 +136,8 @@ Task<Status> Scrubber::Run(Options options, const Progress& progress) {
       co_await core_.loop.Yield();
     }
   }
-  Task<Status> all = group.Wait();
-  status = co_await all;
-  EPLOG_CO_TRY(status);
-  Task<Status> rows = ScrubRows();
-  status = co_await rows;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(group.Wait());
+  EPLOG_CO_AWAIT(ScrubRows());
   status = MayGoOn();
   EPLOG_CO_TRY(status);
   Tell(total_);
@@ -157,10 +153,8 @@ Task<Status> Scrubber::ScrubRows() {
   for (uint32_t s = options_.first_stripe; s < g.stripes && !group.failed() && MayGoOn().ok();
        ++s) {
     if (batch.empty() && options_.mark && core_.loop.NowUs() >= marked_us + kMarkUs) {
-      Task<Status> before = group.Wait();
-      Status status = co_await before;
-      EPLOG_CO_TRY(status);
-      status = MayGoOn();  // then some of these were not read
+      EPLOG_CO_AWAIT(group.Wait());
+      Status status = MayGoOn();  // then some of these were not read
       EPLOG_CO_TRY(status);
       options_.mark(s, report_.problems_found - left_in_log_, report_.lost - lost_in_log_);
       marked_us = core_.loop.NowUs();
@@ -196,9 +190,7 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
   for (const WrongRow& row : rows) {
     bool healed = false;
     if (options_.heal && row.wrong.there && MayGoOn().ok()) {
-      Task<Status> healing = HealStripe(row.stripe, healed);
-      Status status = co_await healing;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(HealStripe(row.stripe, healed));
     }
     SetOutcomes(row.wrong, healed);
     left_in_rows_ += healed ? 0 : row.wrong.findings.size();

@@ -181,9 +181,7 @@ Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
 // As far as it goes, whether it pays or not: all that is applied becomes stable, any gain is taken,
 // and what failed before is tried again once there is nothing else.
 Task<Status> Keeper::TryEverything() {
-  Task<Status> flush = appender_.UrgentRoom() != 0 ? flusher_.FlushAndMark() : flusher_.FlushAll();
-  Status status = co_await flush;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(appender_.UrgentRoom() != 0 ? flusher_.FlushAndMark() : flusher_.FlushAll());
   const size_t limit = size_t{kStepBatches} * core_.geometry.commit_width();
   std::vector<StripeIndex> stripes = committer_.OldestStripes(limit);
   if (stripes.empty()) {
@@ -193,9 +191,7 @@ Task<Status> Keeper::TryEverything() {
   Task<Status> commit = committer_.Commit(stripes);
   Status committed = co_await commit;
   if (appender_.CheckpointGain() != 0 && !core_.stop_error) {
-    Task<Status> checkpoint = FlushAndCheckpoint();
-    status = co_await checkpoint;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(FlushAndCheckpoint());
   }
   co_return committed;
 }
@@ -259,9 +255,7 @@ Task<void> Keeper::Breathe(uint64_t since_us) {
 Task<Status> Keeper::CommitOldest(CommitStep step) {
   std::vector<StripeIndex> stripes = committer_.OldestStripes(step.stripes, step.upto);
   if (stripes.empty()) {
-    Task<Status> flush = flusher_.FlushAll();
-    Status status = co_await flush;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(flusher_.FlushAll());
     committer_.ForgetFailures();
     stripes = committer_.OldestStripes(step.stripes, step.upto);
   }
@@ -298,9 +292,7 @@ Task<Status> Keeper::MakeRoom() {
   Status committed = co_await commit;
   const bool worth = hurry || core_.space.waiting_max() >= most;
   if (admission_.SlotsShort() && worth && appender_.UrgentRoom() != 0 && !core_.stop_error) {
-    Task<Status> mark = flusher_.FlushAndMark();
-    Status status = co_await mark;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(flusher_.FlushAndMark());
   }
   if (!hurry) {
     Task<void> breathe = Breathe(since);

@@ -20,16 +20,12 @@ Task<Status> Trimmer::TrimInExtent(ExtentIndex extent, uint64_t from_bytes, uint
     const uint64_t whole = (to_bytes - from_bytes) / stripe_bytes;
     if (in_stripe == 0 && whole != 0) {
       const auto count = static_cast<uint32_t>(std::min<uint64_t>(whole, kStripesAtOnce));
-      Task<Status> stripes = TrimStripes(StripeIndex(base + first), count);
-      Status status = co_await stripes;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(TrimStripes(StripeIndex(base + first), count));
       from_bytes += count * stripe_bytes;
       continue;
     }
     const uint64_t length = std::min(stripe_bytes - in_stripe, to_bytes - from_bytes);
-    Task<Status> part = TrimInStripe(StripeIndex(base + first), in_stripe, in_stripe + length);
-    Status status = co_await part;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(TrimInStripe(StripeIndex(base + first), in_stripe, in_stripe + length));
     from_bytes += length;
   }
   co_return OkStatus();
@@ -54,23 +50,17 @@ Task<Status> Trimmer::TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint
   const uint64_t tail = to_bytes % g.chunk_bytes;
   if (head != 0) {
     const uint64_t end = first == last ? tail : g.chunk_bytes;
-    Task<Status> zero = ZeroInChunk(g.Chunk(stripe, first), head, end);
-    Status status = co_await zero;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(ZeroInChunk(g.Chunk(stripe, first), head, end));
     if (first == last) {
-      co_return status;
+      co_return OkStatus();
     }
     ++first;
   }
   if (first < last) {
-    Task<Status> chunks = TrimChunks(stripe, first, last);
-    Status status = co_await chunks;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(TrimChunks(stripe, first, last));
   }
   if (tail != 0) {
-    Task<Status> zero = ZeroInChunk(g.Chunk(stripe, last), 0, tail);
-    Status status = co_await zero;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(ZeroInChunk(g.Chunk(stripe, last), 0, tail));
   }
   co_return OkStatus();
 }
@@ -100,9 +90,7 @@ Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
     frees = frees || core_.state->HasPending(StripeIndex(s));
   }
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = frees});
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, {.blocks = 1, .frees = frees}));
   std::vector<KeyedLocks::Guard> locks;
   for (uint32_t s = first.value; s < first.value + count; ++s) {
     Task<KeyedLocks::Guard> locking = writer_.rows.Lock(s);
@@ -113,7 +101,7 @@ Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk);
     locks.push_back(co_await locking);
   }
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   BufferedChunks::Leaving leaving(buffered_);
   buffered_.Supersede(ChunkIndex(chunks), uint64_t{count} * g.k(), leaving);
@@ -152,16 +140,14 @@ Task<Status> Trimmer::TrimChunks(StripeIndex stripe, uint32_t first, uint32_t la
   }
   const uint64_t blocks = (last - first) * appender_.BlocksForChunk();
   Grant grant(admission_);
-  Task<Status> admit =
-      admission_.Admit(grant, {.owing = core_.state->WouldOwe(stripe), .blocks = blocks});
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(
+      admission_.Admit(grant, {.owing = core_.state->WouldOwe(stripe), .blocks = blocks}));
   std::vector<KeyedLocks::Guard> locks;
   for (uint32_t i = first; i < last; ++i) {
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(g.Chunk(stripe, i).value);
     locks.push_back(co_await locking);
   }
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   BufferedChunks::Leaving leaving(buffered_);
   buffered_.Supersede(g.Chunk(stripe, first), last - first, leaving);

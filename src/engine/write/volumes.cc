@@ -84,15 +84,13 @@ Task<std::shared_ptr<Volumes::Gate>> Volumes::Enter(VolumeId id, bool alone) {
 
 Task<Status> Volumes::Append(std::vector<VolumeRecord> records, bool durable, bool frees) {
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = frees});
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, {.blocks = 1, .frees = frees}));
   RecordWrite record;
   record.volumes = std::move(records);
   grant.TakeLog();
   appender_.Submit(record, false);
   co_await record.completion;
-  status = record.completion.status();
+  Status status = record.completion.status();
   EPLOG_CO_TRY(status);
   if (durable) {
     Task<Status> flush =
@@ -120,9 +118,7 @@ Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
   }
   const VolumeId id(table.next_id());
   std::vector<VolumeRecord> records = {VolumeCreated{id, size_bytes, std::move(name)}};
-  Task<Status> append = Append(std::move(records), true);
-  Status status = co_await append;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Append(std::move(records), true));
   clean_.insert(id.value);
   co_return id;
 }
@@ -184,9 +180,7 @@ Task<Result<VolumeId>> Volumes::RenameOver(VolumeId id, std::string new_name) {
     records.emplace_back(VolumeRenamed{*other, HiddenName(*other)});
   }
   records.emplace_back(VolumeRenamed{id, std::move(new_name)});
-  Task<Status> append = Append(std::move(records), true);
-  Status status = co_await append;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Append(std::move(records), true));
   co_return *other;
 }
 
@@ -219,9 +213,7 @@ Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_nam
                                              " any more: it was renamed or replaced meanwhile");
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
-  Task<Status> append = Append(std::move(records), true, true);
-  Status status = co_await append;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Append(std::move(records), true, true));
   background_.Add();
   core_.loop.Spawn(FreeDeleted(id));
   co_return OkStatus();
@@ -330,9 +322,7 @@ Task<Status> Volumes::FreeExtents(VolumeId owner, std::vector<ExtentIndex> exten
 
 Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count) {
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, {.blocks = 1, .frees = true});
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, {.blocks = 1, .frees = true}));
   const uint32_t stripes = core_.geometry.extent_stripes;
   // Nobody writes there any more. What lies in buffers goes with the extents; what was submitted
   // from there must come before them in the log.
@@ -341,7 +331,7 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   const uint64_t chunks = uint64_t{count} * stripes * core_.geometry.k();
   Task<void> left = buffered_.WaitLeft(first_chunk, chunks);
   co_await left;
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   buffered_.Supersede(first_chunk, chunks, leaving);
   std::vector<KeyedLocks::Guard> locks;
@@ -380,27 +370,21 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
   }
   if (size_bytes > old_size && !clean_.contains(id.value)) {
     // What an earlier shrinking left behind must not come back.
-    Task<Status> clean = CleanBeyond(id, old_size);
-    Status cleaned = co_await clean;
-    EPLOG_CO_TRY(cleaned);
+    EPLOG_CO_AWAIT(CleanBeyond(id, old_size));
     clean_.insert(id.value);
   }
   if (size_bytes > old_size && old_size % core_.geometry.chunk_bytes != 0) {
     // The zeros behind the old end are content, which a crash may take although it leaves the
     // record of the new size (I8).
-    Task<Status> flush = flusher_.FlushAll();
-    Status flushed = co_await flush;
-    EPLOG_CO_TRY(flushed);
+    EPLOG_CO_AWAIT(flusher_.FlushAll());
   }
   std::vector<VolumeRecord> records = {VolumeResized{id, size_bytes}};
-  Task<Status> append = Append(std::move(records), true, size_bytes < old_size);
-  Status status = co_await append;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(Append(std::move(records), true, size_bytes < old_size));
   if (size_bytes < old_size) {
     clean_.erase(id.value);
     background_.Add();
     Task<Status> clean = CleanBeyond(id, size_bytes);
-    status = co_await clean;
+    Status status = co_await clean;
     background_.Done();
     assigned_.NotifyAll();
     EPLOG_CO_TRY(status);
@@ -416,18 +400,13 @@ Task<Status> Volumes::CleanBeyond(VolumeId id, uint64_t size_bytes) {
   const auto tail = size_bytes % extent_bytes == 0
                         ? std::nullopt
                         : volume->extents.Get(static_cast<uint32_t>(size_bytes / extent_bytes));
-  Task<Status> freeing = FreeExtents(id, ExtentsBeyond(*volume));
-  Status status = co_await freeing;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(FreeExtents(id, ExtentsBeyond(*volume)));
   if (tail) {
-    Task<Status> zeroing = trimmer_.TrimInExtent(*tail, size_bytes % extent_bytes, extent_bytes);
-    status = co_await zeroing;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(trimmer_.TrimInExtent(*tail, size_bytes % extent_bytes, extent_bytes));
     // In the log before the volume can grow again.
-    Task<Status> settling = trimmer_.Settle(*tail);
-    status = co_await settling;
+    EPLOG_CO_AWAIT(trimmer_.Settle(*tail));
   }
-  co_return status;
+  co_return OkStatus();
 }
 
 bool Volumes::ExtentIsZero(ExtentIndex extent) const {
@@ -456,9 +435,7 @@ Task<Status> Volumes::Trim(const Volume& volume, uint64_t from_bytes, uint64_t t
     const uint64_t to = std::min(to_bytes - base, extent_bytes);
     const bool whole = from == 0 && to == extent_bytes;
     if (!whole || mode == TrimMode::kZero) {
-      Task<Status> trim = trimmer_.TrimInExtent(extent, from, to);
-      Status status = co_await trim;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(trimmer_.TrimInExtent(extent, from, to));
     }
     if (mode == TrimMode::kPunch && (whole || ExtentIsZero(extent))) {
       empty.push_back(extent);
@@ -489,9 +466,7 @@ Task<Status> Volumes::FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_
         batch.push_back(empty[i]);
       }
     }
-    Task<Status> free = FreeExtents(id, std::move(batch));
-    Status status = co_await free;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(FreeExtents(id, std::move(batch)));
   }
   co_return OkStatus();
 }

@@ -148,16 +148,12 @@ Task<Status> WriteBuffer::Prepare(const BufferedPtr& chunk, uint64_t offset_byte
   // Until it is drained the stripe may lose what is pending now, and what that owes with it.
   Admission::Need need = writer_.NeedOfChunk(chunk->chunk);
   need.owing = core_.state->MayOwe(g.StripeOf(chunk->chunk));
-  Task<Status> admit = admission_.Admit(*chunk->grant, need);
-  status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(*chunk->grant, need));
   KeyedLocks::Guard lock;
   if (from.size() != g.chunk_bytes) {
     Task<KeyedLocks::Guard> locking = writer_.chunks.Lock(chunk->chunk.value);
     lock = co_await locking;
-    Task<Status> read = reader_.ReadLatest(chunk->chunk, chunk->data.span());
-    status = co_await read;
-    EPLOG_CO_TRY(status);
+    EPLOG_CO_AWAIT(reader_.ReadLatest(chunk->chunk, chunk->data.span()));
   }
   std::memcpy(chunk->data.data() + offset_bytes, from.data(), from.size());
   status = core_.Running();

@@ -65,9 +65,7 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
                                 std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, NeedOfChunk(chunk));
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, NeedOfChunk(chunk)));
   Task<KeyedLocks::Guard> locking = chunks.Lock(chunk.value);
   const KeyedLocks::Guard lock = co_await locking;
   if (std::byte* buffered = buffered_.AbsorbingData(chunk)) {
@@ -80,9 +78,7 @@ Task<Status> Writer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
   if (from.size() != g.chunk_bytes || !Aligned(from.data())) {
     copy = core_.pool.Get(g.chunk_bytes);
     if (from.size() != g.chunk_bytes) {
-      Task<Status> read = reader_.ReadLatest(chunk, copy.span());
-      status = co_await read;
-      EPLOG_CO_TRY(status);
+      EPLOG_CO_AWAIT(reader_.ReadLatest(chunk, copy.span()));
     }
     std::memcpy(copy.data() + offset_bytes, from.data(), from.size());
     data = copy.span();
@@ -139,12 +135,10 @@ Task<Writer::StripeLocks> Writer::LockStripe(StripeIndex stripe) {
 Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> from) {
   const Geometry& g = core_.geometry;
   Grant grant(admission_);
-  Task<Status> admit = admission_.Admit(grant, NeedOfStripe(stripe));
-  Status status = co_await admit;
-  EPLOG_CO_TRY(status);
+  EPLOG_CO_AWAIT(admission_.Admit(grant, NeedOfStripe(stripe)));
   Task<StripeLocks> locking = LockStripe(stripe);
   const StripeLocks locks = co_await locking;
-  status = core_.Running();
+  Status status = core_.Running();
   EPLOG_CO_TRY(status);
   Buffer copy;
   if (!Aligned(from.data())) {
