@@ -17,10 +17,10 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/random.h"
-#include "device/device.h"
 #include "eplog/array.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "layout/geometry.h"
-#include "runtime/event_loop.h"
 #include "runtime/run_task.h"
 #include "runtime/task_group.h"
 

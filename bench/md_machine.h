@@ -12,8 +12,8 @@
 
 #include "base/buffer.h"
 #include "baseline/block_target.h"
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 #include "runtime/task_group.h"
 #include "trace/request.h"

@@ -19,15 +19,15 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
-#include "base/types.h"
-#include "device/device.h"
 #include "eplog/change_plan.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "eplog/options.h"
 #include "eplog/report.h"
+#include "eplog/result.h"
 #include "eplog/status.h"
-#include "runtime/event_loop.h"
-#include "runtime/task.h"
+#include "eplog/task.h"
+#include "eplog/types.h"
 
 namespace eplog {
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "base/types.h"
-#include "device/device.h"
+#include "eplog/device.h"
 #include "eplog/status.h"
+#include "eplog/types.h"
 
 namespace eplog {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "device/device.h"
+#include "eplog/device.h"
 #include "eplog/options.h"
-#include "runtime/task.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

@@ -10,8 +10,6 @@
 
 namespace eplog {
 
-struct EngineHooks;  // engine/hooks.h: for tests only
-
 // Where a flush waits for the journal (docs/design.md, promises). Kept in the superblock.
 enum class JournalMode : uint8_t {
   kFull = 1,  // journal copies on the log devices and an SSD ring before a flush is acknowledged
@@ -116,7 +114,6 @@ struct OpenOptions {
   ScrubMarkKeeper scrub_mark;
   EventSink on_event;
   uint64_t entropy = 0;  // seeds the random part of epochs; pass real randomness outside tests
-  EngineHooks* hooks = nullptr;  // tests only; outlives the array
 };
 
 }  // namespace eplog

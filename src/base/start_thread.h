@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -1,34 +1,19 @@
-// Strong index types and the few numbers that every room shares.
+// Strong index types and the few numbers that every room shares, besides those of the API.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
+#include "eplog/types.h"
+
 namespace eplog {
-
-// An integer that only compares and counts with its own kind.
-template <typename Tag, typename Rep>
-struct Index {
-  using rep = Rep;
-  Rep value = 0;
-
-  constexpr Index() = default;
-  constexpr explicit Index(Rep v) : value(v) {}
-  constexpr auto operator<=>(const Index&) const = default;  // NOLINT(modernize-use-nullptr)
-  constexpr Index& operator++() {
-    ++value;
-    return *this;
-  }
-};
 
 using StripeIndex = Index<struct StripeTag, uint32_t>;  // data stripe of the array
 using SlotIndex = Index<struct SlotTag, uint32_t>;      // place for one chunk on one SSD
 using ExtentIndex = Index<struct ExtentTag, uint32_t>;  // run of stripes that a volume may own
-using VolumeId = Index<struct VolumeTag, uint32_t>;     // never reused within an array's life
 
 // A data chunk of the array: stripe * k + index in the stripe.
 using ChunkIndex = Index<struct ChunkTag, uint64_t>;
@@ -38,12 +23,6 @@ using DeviceIndex = Index<struct DeviceTag, uint8_t>;
 
 inline constexpr uint32_t kBlockBytes = 4096;  // unit of the log, the rings and the metadata area
 inline constexpr uint32_t kSectorBytes = 512;  // what a power cut may tear at
-
-inline constexpr uint32_t kMaxSsds = 32;   // n
-inline constexpr uint32_t kMaxParity = 4;  // m
-inline constexpr uint32_t kMaxDevices = kMaxSsds + kMaxParity;
-inline constexpr uint32_t kMinChunkBytes = 4096;
-inline constexpr uint32_t kMaxChunkBytes = 1U << 20;
 
 using Uuid = std::array<std::byte, 16>;
 std::string UuidToString(const Uuid& uuid);
@@ -66,10 +45,3 @@ constexpr uint64_t RoundDown(uint64_t a, uint64_t b) {
 }
 
 }  // namespace eplog
-
-template <typename Tag, typename Rep>
-struct std::hash<eplog::Index<Tag, Rep>> {
-  size_t operator()(const eplog::Index<Tag, Rep>& index) const noexcept {
-    return std::hash<uint64_t>()(static_cast<uint64_t>(index.value) * 0x9E3779B97F4A7C15ULL);
-  }
-};

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "runtime/task.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

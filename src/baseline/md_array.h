@@ -26,9 +26,9 @@
 #include "baseline/placement.h"
 #include "baseline/plug.h"
 #include "baseline/submitter.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "erasure/erasure.h"
-#include "runtime/event_loop.h"
 
 namespace eplog {
 

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "baseline/block_target.h"
 #include "baseline/placement.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

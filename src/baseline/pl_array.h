@@ -27,9 +27,9 @@
 #include "baseline/parity_log.h"
 #include "baseline/placement.h"
 #include "baseline/plug.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "erasure/erasure.h"
-#include "runtime/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -13,8 +13,8 @@
 
 #include "base/types.h"
 #include "baseline/block_target.h"
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "cli/verb/parser.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "report/json.h"
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -31,6 +30,7 @@
 #include "report/status_json.h"
 #include "terminal/console.h"
 #include "text/units.h"
+#include "text/words.h"
 
 namespace eplog::cli {
 namespace {
@@ -236,12 +236,11 @@ Status ParseOrOff(const std::string& text, const char* option, Parse parse, uint
 }
 
 Result<uint64_t> ParseCount(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value == 0) {
+  const auto value = ParseWhole(text);
+  if (value.value_or(0) == 0) {
     return Fail(ErrorCode::kInvalidArgument, "needs a number of write requests, such as 10000");
   }
-  return value;
+  return *value;
 }
 
 Result<OpenOptions> OptionsOf(const MountCommand& command) {

@@ -20,6 +20,7 @@
 #include "control/server_mark.h"
 #include "runtime/io_uring_loop.h"
 #include "runtime/sync.h"
+#include "text/words.h"
 
 namespace eplog {
 namespace {
@@ -34,13 +35,6 @@ constexpr uint64_t kIdleUs = 2'000'000;
 // Names never reach an error line unless they are valid text: invalid bytes are replaced.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string OneLine(std::string text) {
-  for (char& c : text) {
-    c = c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return text;
 }
 
 Json ErrorAnswer(const Error& error) {

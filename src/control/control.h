@@ -24,11 +24,11 @@
 #include <optional>
 #include <string>
 
-#include "base/result.h"
 #include "control/control_lines.h"
 #include "eplog/array.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "report/json.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "report/json.h"
 
 namespace eplog {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

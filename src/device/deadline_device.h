@@ -27,7 +27,7 @@
 
 #include "base/buffer.h"
 #include "device/forwarding_device.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

@@ -19,8 +19,8 @@
 #include <span>
 #include <string>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 #include "runtime/io_uring_loop.h"
 
 namespace eplog {

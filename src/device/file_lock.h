@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "device/device.h"
+#include "eplog/device.h"
 
 namespace eplog {
 

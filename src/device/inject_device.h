@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "device/forwarding_device.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

@@ -19,9 +19,9 @@
 
 #include "base/buffer.h"
 #include "base/types.h"
-#include "device/device.h"
 #include "device/io_kind.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <string>
 
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

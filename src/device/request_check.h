@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "device/forwarding_device.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

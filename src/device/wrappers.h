@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "device/device.h"
 #include "device/forwarding_device.h"
 #include "device/volatile_cache.h"  // IWYU pragma: export
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

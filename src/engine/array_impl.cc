@@ -9,10 +9,11 @@
 
 namespace eplog {
 
-ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options)
+ArrayImpl::ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options,
+                     EngineHooks* hooks)
     : assembly_(std::move(assembly)),
       shown_(assembly_.devices.size()),
-      core_(loop, assembly_.devices, assembly_.winner, options),
+      core_(loop, assembly_.devices, assembly_.winner, options, hooks),
       appender_(core_),
       flusher_(core_, appender_),
       admission_(core_, appender_),

@@ -35,7 +35,7 @@ namespace eplog {
 
 class ArrayImpl final : public Array {
  public:
-  ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options);
+  ArrayImpl(EventLoop& loop, Assembly assembly, const OpenOptions& options, EngineHooks* hooks);
   ~ArrayImpl() override;
 
   // Recovers; unless read-only, writes what recovery must write and starts the background work.

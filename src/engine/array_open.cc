@@ -10,19 +10,22 @@ namespace eplog {
 
 namespace {
 
+Canary CanaryOf(const EngineHooks* hooks) {
+  return hooks != nullptr ? hooks->canary : Canary::kNone;
+}
+
 // Whatever can be read is to be read: what cannot be opened as it should be is tried as it was
 // before. If nothing helps, the first refusal is told. A newer format is not for this program.
 Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<Device*> devices,
-                                                 const OpenOptions& options) {
-  const Canary canary = options.hooks != nullptr ? options.hooks->canary : Canary::kNone;
-  Task<Result<Assembly>> assembling = Assemble(std::move(devices), canary, true);
+                                                 const OpenOptions& options, EngineHooks* hooks) {
+  Task<Result<Assembly>> assembling = Assemble(std::move(devices), CanaryOf(hooks), true);
   Result<Assembly> assembly = co_await assembling;
   EPLOG_CO_TRY(assembly);
   std::vector<Assembly> tries = std::move(assembly->fallbacks);
   tries.insert(tries.begin(), std::move(*assembly));
   std::optional<Error> refused;
   for (Assembly& one : tries) {
-    auto array = std::make_unique<ArrayImpl>(loop, std::move(one), options);
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(one), options, hooks);
     Task<Status> starting = array->Start();
     const Status status = co_await starting;
     if (status.ok()) {
@@ -38,10 +41,10 @@ Task<Result<std::unique_ptr<Array>>> OpenByForce(EventLoop& loop, std::vector<De
 
 // What flushes promised is given up by who owns it, not by an opening. `failed`: the device that
 // failed recovery's writes just now, if one did.
-Status CheckLogs(const Assembly& assembly, const OpenOptions& options,
+Status CheckLogs(const Assembly& assembly, const OpenOptions& options, Canary canary,
                  const std::optional<Error>& failed) {
-  const bool canary = options.hooks != nullptr && options.hooks->canary == Canary::kLogsGivenUp;
-  const std::string why = canary ? "" : WhyLogsAreNeeded(assembly, options.without_logs);
+  const bool given_up = canary == Canary::kLogsGivenUp;
+  const std::string why = given_up ? "" : WhyLogsAreNeeded(assembly, options.without_logs);
   if (why.empty()) {
     return OkStatus();
   }
@@ -74,29 +77,34 @@ Error WhyNotWithout(const Error& failed) {
 
 Task<Result<std::unique_ptr<Array>>> Array::Open(EventLoop& loop, std::vector<Device*> devices,
                                                  OpenOptions options) {
+  return OpenHooked(loop, std::move(devices), std::move(options), nullptr);
+}
+
+Task<Result<std::unique_ptr<Array>>> OpenHooked(EventLoop& loop, std::vector<Device*> devices,
+                                                OpenOptions options, EngineHooks* hooks) {
   if (options.read_only && options.force) {
-    Task<Result<std::unique_ptr<Array>>> opening = OpenByForce(loop, std::move(devices), options);
+    Task<Result<std::unique_ptr<Array>>> opening =
+        OpenByForce(loop, std::move(devices), options, hooks);
     co_return co_await opening;
   }
   uint64_t failed = 0;
   std::optional<Error> failed_last;
   bool again = false;
   while (true) {
-    Task<Result<Assembly>> assembling =
-        Assemble(devices, options.hooks != nullptr ? options.hooks->canary : Canary::kNone);
+    Task<Result<Assembly>> assembling = Assemble(devices, CanaryOf(hooks));
     Result<Assembly> assembly = co_await assembling;
     if (!assembly.ok() && failed_last && assembly.error().code == ErrorCode::kTooManyFailures) {
       co_return Fail(WhyNotWithout(*failed_last));
     }
     EPLOG_CO_TRY(assembly);
-    const Status logs = CheckLogs(*assembly, options, failed_last);
+    const Status logs = CheckLogs(*assembly, options, CanaryOf(hooks), failed_last);
     EPLOG_CO_TRY(logs);
     assembly->failed = failed;
     std::vector<Device*> members = assembly->devices;
     for (size_t i = 0; i < members.size(); ++i) {
       members[i] = members[i] != nullptr ? members[i] : assembly->away[i].device;
     }
-    auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options);
+    auto array = std::make_unique<ArrayImpl>(loop, std::move(*assembly), options, hooks);
     Task<Status> starting = array->Start();
     Status status = co_await starting;
     if (status.ok() && array->could_take_back() && !again) {

@@ -31,8 +31,8 @@
 #include <span>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

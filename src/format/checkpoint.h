@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 #include "layout/geometry.h"
 #include "layout/slot_word.h"
 

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 #include "layout/geometry.h"
 #include "layout/slot_word.h"
 

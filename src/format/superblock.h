@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 #include "layout/geometry.h"
 
 namespace eplog {

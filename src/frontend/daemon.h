@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "base/result.h"
 #include "eplog/array.h"
+#include "eplog/result.h"
 #include "frontend/fuse_server.h"
 
 namespace eplog {

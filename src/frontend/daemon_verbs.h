@@ -31,9 +31,9 @@
 
 #include <string>
 
-#include "base/result.h"
 #include "control/control.h"
 #include "eplog/array.h"
+#include "eplog/result.h"
 #include "frontend/fuse_server.h"
 #include "report/json.h"
 #include "report/status_json.h"

@@ -35,10 +35,10 @@
 #include <memory>
 #include <string>
 
-#include "base/result.h"
 #include "base/types.h"
 #include "eplog/array.h"
-#include "runtime/task.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

@@ -18,14 +18,14 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "device/device.h"
 #include "eplog/array.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "eplog/events.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "host/spare_shelf.h"
-#include "runtime/event_loop.h"
 #include "runtime/sync.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

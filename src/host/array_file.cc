@@ -16,20 +16,13 @@
 
 #include "base/file_descriptor.h"
 #include "base/utf8.h"
+#include "text/words.h"
 
 namespace eplog {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
 constexpr size_t kMaxNameBytes = 63;  // as in the superblock
-
-// Messages quote what is in the file: nothing in it may end their line or steer a terminal.
-std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }, ' ');
-  return text;
-}
 
 // Collects the first complaint; everything after it is skipped.
 class Reader {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -4,12 +4,12 @@
 
 #include <string>
 
-#include "base/result.h"
-#include "device/device.h"
 #include "device/inject_device.h"
+#include "eplog/device.h"
 #include "eplog/events.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "report/json.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 
 namespace eplog {

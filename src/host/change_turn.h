@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 
 namespace eplog {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <memory>
 
-#include "device/device.h"
+#include "eplog/device.h"
 
 namespace eplog {
 

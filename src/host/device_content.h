@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 #include "format/superblock.h"
 
 namespace eplog {

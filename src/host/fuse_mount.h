@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "host/mount_lines.h"
 
 namespace eplog {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 
 namespace eplog {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "host/device_content.h"
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "device/deadline_device.h"
 #include "device/file_device.h"
 #include "device/inject_device.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "runtime/io_uring_loop.h"
 

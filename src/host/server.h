@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "control/control.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "host/mount_table.h"
 #include "report/json.h"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "eplog/array.h"
 #include "eplog/examine.h"
+#include "eplog/result.h"
 #include "format/superblock.h"
 #include "host/array_file.h"
 #include "host/array_owner.h"

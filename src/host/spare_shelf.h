@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "device/device.h"
-#include "runtime/task.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

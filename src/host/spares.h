@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "eplog/status.h"
 #include "format/superblock.h"
 #include "host/array_file.h"

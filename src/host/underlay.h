@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

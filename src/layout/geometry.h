@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -6,7 +6,7 @@
 // refused here that an array at work could have written.
 #pragma once
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "format/entry.h"
 #include "metadata/state.h"
 

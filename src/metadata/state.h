@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/result.h"
 #include "base/types.h"
+#include "eplog/result.h"
 #include "format/checkpoint.h"
 #include "format/entry.h"
 #include "layout/geometry.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "format/checkpoint.h"
 #include "metadata/state.h"
 

@@ -5,41 +5,13 @@
 #include <algorithm>
 
 #include "reliability/solver.h"
+#include "text/words.h"
 
 namespace eplog::reliability {
 namespace {
 
-// Characters as a person counts them, not bytes.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-std::string Pad(const std::string& text, size_t width, bool right = false) {
-  const std::string space(width > Width(text) ? width - Width(text) : 0, ' ');
-  return right ? space + text : text + space;
-}
-
-// Columns as wide as their widest cell; the last is not padded.
-std::string Columns(const std::vector<std::vector<std::string>>& rows, bool right = false) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], Width(row[i]));
-    }
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += " " + (i + 1 == row.size() && !right ? row[i] : Pad(row[i], widths[i], right) + " ");
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-  }
-  return out;
+std::string Left(const std::vector<std::vector<std::string>>& rows) {
+  return Columns(rows, [](size_t) { return true; });
 }
 
 std::string TermText(const Term& term, const Chain& chain) {
@@ -80,7 +52,7 @@ std::string SymbolsText(const Chain& chain) {
   for (const Symbol& symbol : chain.symbols) {
     rows.push_back({symbol.name, "=", Number(symbol.value), symbol.unit, symbol.meaning});
   }
-  return Columns(rows);
+  return Left(rows);
 }
 
 std::string StatesText(const Chain& chain) {
@@ -96,7 +68,7 @@ std::string StatesText(const Chain& chain) {
                                          : fmt::format("{:.3g} % of the time before the loss",
                                                        100 * years[i] / all)});
   }
-  return Columns(rows);
+  return Left(rows);
 }
 
 std::string TransitionsText(const Chain& chain) {
@@ -105,7 +77,7 @@ std::string TransitionsText(const Chain& chain) {
     rows.push_back({fmt::format("S{} -> S{}", transition.from, transition.to),
                     RateText(transition, chain), "= " + Number(transition.rate) + " a year"});
   }
-  return Columns(rows);
+  return Left(rows);
 }
 
 std::string MatrixText(const Chain& chain, bool values) {
@@ -124,7 +96,7 @@ std::string MatrixText(const Chain& chain, bool values) {
     cells[i].insert(cells[i].begin(), fmt::format("S{} [", i));
     cells[i].emplace_back("]");
   }
-  return Columns(cells, true);
+  return Columns(cells, [](size_t) { return false; });
 }
 
 // Failures go red, repairs green; names of nodes begin with a letter for each chain.

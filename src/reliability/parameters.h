@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog::reliability {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "replay/settings.h"
 #include "trace/compact.h"
 #include "trace/source.h"

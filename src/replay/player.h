@@ -8,13 +8,13 @@
 #include <string>
 
 #include "base/buffer.h"
-#include "base/result.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "replay/content.h"
 #include "replay/feed.h"
 #include "replay/result.h"
 #include "replay/settings.h"
 #include "replay/target.h"
-#include "runtime/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

@@ -13,11 +13,11 @@
 #include <functional>
 #include <string>
 
-#include "base/result.h"
 #include "eplog/array.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "replay/result.h"
 #include "replay/settings.h"
-#include "runtime/event_loop.h"
 
 namespace eplog {
 

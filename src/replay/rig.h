@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "device/wrappers.h"
 #include "eplog/array.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "replay/settings.h"
-#include "runtime/event_loop.h"
 #include "runtime/io_uring_loop.h"
 #include "sim/sim_hdd.h"
 #include "sim/sim_ssd.h"

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/result.h"
 #include "baseline/block_target.h"
 #include "eplog/array.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "eplog/status.h"
+#include "eplog/task.h"
 #include "replay/rig.h"
 #include "replay/settings.h"
-#include "runtime/event_loop.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
 #include "report/json.h"
 
 namespace eplog {

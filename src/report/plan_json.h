@@ -7,10 +7,10 @@
 //   {"change":"scrub"}
 #pragma once
 
-#include "base/result.h"
 #include "eplog/array.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "report/json.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

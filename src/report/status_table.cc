@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/status_json.h"
+#include "text/words.h"
 
 namespace eplog {
 namespace {
@@ -96,27 +97,11 @@ std::string DeviceNotes(const Json& device) {
   return notes;
 }
 
-// Columns as wide as their widest cell; the first, second, third and last read from the left.
+// The first, second, third and last read from the left.
 std::string Table(const std::vector<std::vector<std::string>>& rows) {
   constexpr size_t kLeft = 3;
-  std::vector<size_t> width(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      width[i] = std::max(width[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      const bool left = i < kLeft || i + 1 == row.size();
-      line += left ? fmt::format(" {:<{}} ", row[i], width[i])
-                   : fmt::format(" {:>{}} ", row[i], width[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
+  const size_t last = rows.front().size() - 1;
+  return Columns(rows, [last](size_t i) { return i < kLeft || i == last; });
 }
 
 std::string DeviceLines(const Json& devices) {

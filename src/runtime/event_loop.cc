@@ -1,4 +1,4 @@
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 
 #include <limits>
 
@@ -10,8 +10,10 @@ namespace {
 // The frame of a spawned task: starts suspended, destroys itself at its end.
 struct Root {
   struct promise_type : internal::RootNode {
-    static void* operator new(size_t size) { return AllocateFrame(size); }
-    static void operator delete(void* frame, size_t size) noexcept { FreeFrame(frame, size); }
+    static void* operator new(size_t size) { return internal::AllocateFrame(size); }
+    static void operator delete(void* frame, size_t size) noexcept {
+      internal::FreeFrame(frame, size);
+    }
     Root get_return_object() noexcept {
       handle = std::coroutine_handle<promise_type>::from_promise(*this);
       return Root{this};

@@ -1,10 +1,14 @@
-#include "runtime/frame_pool.h"
+// Free lists for coroutine frames, so that awaiting a Task allocates nothing in steady state.
+// One pool a thread; a frame is freed on the thread that made it. Off under AddressSanitizer, which
+// should see every use of a dead frame.
 
 #include <array>
 #include <cstdlib>
 #include <new>
 
-namespace eplog {
+#include "eplog/task.h"
+
+namespace eplog::internal {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -79,4 +83,4 @@ void FreeFrame(void* frame, size_t size) noexcept {
   head = node;
 }
 
-}  // namespace eplog
+}  // namespace eplog::internal

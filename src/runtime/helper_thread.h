@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "runtime/sync.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

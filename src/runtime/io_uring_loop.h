@@ -16,8 +16,8 @@
 #include <memory>
 
 #include "base/check.h"
-#include "base/result.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

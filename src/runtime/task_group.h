@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "base/result.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "runtime/sync.h"
 
 namespace eplog {

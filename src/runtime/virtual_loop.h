@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/random.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
+#include "eplog/result.h"
 #include "sim/parameters.h"
 #include "sim/sim_device.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 #include "sim/parameters.h"
 #include "sim/pattern_store.h"

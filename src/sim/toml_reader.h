@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog::sim {
 

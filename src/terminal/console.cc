@@ -10,6 +10,7 @@
 
 #include "report/status_json.h"
 #include "text/units.h"
+#include "text/words.h"
 
 namespace eplog {
 namespace {
@@ -22,15 +23,6 @@ constexpr int kBarCells = 24;
 double Now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(since).count();
-}
-
-std::string OneLine(std::string_view text) {
-  std::string out(text);
-  while (!out.empty() && out.back() == '\n') {
-    out.pop_back();
-  }
-  std::replace(out.begin(), out.end(), '\n', ' ');
-  return out;
 }
 
 // What --json says of a failure, besides the line on standard error.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "text/words.h"
 #include "text/xml_text.h"
 
 namespace eplog {
@@ -315,16 +316,6 @@ std::string Superscript(int number) {
     out += c == '-' ? "⁻" : kDigits[static_cast<size_t>(c - '0')];
   }
   return out;
-}
-
-std::string WithCommas(std::string digits) {
-  const size_t point = std::min(digits.find('.'), digits.size());
-  const size_t first = digits.starts_with('-') ? 1 : 0;
-  for (size_t at = point; at > first + 3;) {
-    at -= 3;
-    digits.insert(at, ",");
-  }
-  return digits;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -9,25 +9,10 @@
 #include <optional>
 
 #include "base/utf8.h"
+#include "text/words.h"
 
 namespace eplog {
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return out;
-}
-
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 struct Decimal {
   uint64_t whole = 0;

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "trace/chunk_set.h"
 #include "trace/request.h"
 

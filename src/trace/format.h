@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "trace/request.h"
 #include "trace/source.h"
 

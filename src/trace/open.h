@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "trace/format.h"
 #include "trace/source.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "trace/request.h"
 
 namespace eplog {

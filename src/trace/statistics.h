@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "trace/chunk_set.h"
 #include "trace/request.h"
 #include "trace/reuse.h"

@@ -136,8 +136,7 @@ void Builder::Open() {
   OpenOptions options;
   options.entropy = ++entropy_;
   hooks_.headers_a_ring_block = 4;  // so that the rings fill
-  options.hooks = &hooks_;
-  auto opened = Run(Array::Open(loop_, Devices(), options));
+  auto opened = Run(OpenHooked(loop_, Devices(), options, &hooks_));
   EPLOG_CHECK(opened.ok(), opened.ok() ? "" : opened.error().ToString().c_str());
   array_ = std::move(*opened);
 }

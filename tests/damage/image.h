@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "device/device.h"
+#include "eplog/device.h"
 
 namespace eplog::damage {
 

@@ -97,11 +97,10 @@ bool Judging::Open(bool read_only, const char* when) {
     }
   }
   OpenOptions options;
-  options.hooks = &hooks_;
   options.entropy = ++entropy_;
   options.read_only = read_only;
   options.without_logs = ~uint64_t{0};
-  auto opened = Run(Array::Open(loop_, all, options));
+  auto opened = Run(OpenHooked(loop_, all, options, &hooks_));
   if (!opened) {
     return Wrong(std::string(when) + ": opening does not end");
   }

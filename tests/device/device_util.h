@@ -11,8 +11,8 @@
 
 #include "base/buffer.h"
 #include "base/random.h"
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 #include "tests/runtime/await.h"
 
 namespace eplog::test {

@@ -105,8 +105,7 @@ class TestArray {
     options.max_corrupt_chunks = shape_.max_corrupt_chunks;
     options.on_event = shape_.on_event;
     hooks_.headers_a_ring_block = shape_.headers_a_ring_block;
-    options.hooks = &hooks_;
-    return RunTask(loop, Array::Open(loop, Devices(), options));
+    return RunTask(loop, OpenHooked(loop, Devices(), options, &hooks_));
   }
   Status Close() {
     Status status = RunTask(loop, array->Close());

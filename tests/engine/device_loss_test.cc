@@ -514,11 +514,10 @@ TEST_F(Rebuilding, WhatIsLostIsAProblemOfACheck) {
   // As a version did that counted it as there.
   OpenOptions options;
   options.entropy = 98;
-  options.hooks = &test.hooks();
   test.hooks().canary = Canary::kUnwholeCounts;
   std::vector<Device*> devices = test.Devices();
   devices.erase(devices.begin() + 1);
-  auto opening = RunTask(test.loop, Array::Open(test.loop, devices, options));
+  auto opening = RunTask(test.loop, OpenHooked(test.loop, devices, options, &test.hooks()));
   ASSERT_TRUE(opening.ok()) << opening.error().ToString();
   const Bytes block(kChunk, std::byte{1});
   for (uint64_t stripe = 0; stripe < 100; ++stripe) {

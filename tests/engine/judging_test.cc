@@ -46,10 +46,10 @@ class Judging : public ::testing::Test {
     options.entropy = ++lives_ + 50;
     options.max_read_errors = max_read_errors;
     options.max_corrupt_chunks = max_corrupt_chunks;
-    options.hooks = &test_.hooks();
     options.on_event = [this](const ArrayEvent& event) { events_.push_back(event); };
     options.scrub_mark.load = [this] { return mark_; };
-    auto opened = RunTask(test_.loop, Array::Open(test_.loop, test_.Devices(), options));
+    auto opened =
+        RunTask(test_.loop, OpenHooked(test_.loop, test_.Devices(), options, &test_.hooks()));
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
     test_.array = std::move(*opened);
   }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "device/device.h"
-#include "runtime/event_loop.h"
+#include "eplog/device.h"
+#include "eplog/event_loop.h"
 
 namespace eplog {
 

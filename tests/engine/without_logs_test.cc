@@ -59,8 +59,7 @@ class WithoutLogs : public ::testing::Test {
     options.read_only = how == How::kReadOnly || how == How::kForced;
     options.force = how == How::kForced;
     options.without_logs = how == How::kWithoutLogs ? without >> kSsdCount : 0;
-    options.hooks = hooks;
-    auto opened = RunTask(test_->loop, Array::Open(test_->loop, Except(without), options));
+    auto opened = RunTask(test_->loop, OpenHooked(test_->loop, Except(without), options, hooks));
     if (!opened.ok()) {
       return Fail(std::move(opened).error());
     }

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "base/result.h"
+#include "eplog/result.h"
 
 namespace eplog::format_test {
 

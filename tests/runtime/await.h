@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/event_loop.h"
-#include "runtime/task.h"
+#include "eplog/event_loop.h"
+#include "eplog/task.h"
 
 namespace eplog::test {
 

@@ -1,4 +1,4 @@
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/task.h"
+#include "eplog/task.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 
 #include "base/random.h"
 #include "eplog/array.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "runtime/sync.h"
 
 namespace eplog {

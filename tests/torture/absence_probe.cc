@@ -39,6 +39,7 @@ void World::ProbeAbsence() {
   out.insert(blank_.begin(), blank_.end());
   without.devices = copy.Except(out);
   without.options = Options(hooks);
+  without.hooks = &hooks;
   without.options.take_back = random_.OneIn(2);
   without.may_refuse = too_many;
   without.rewrites = true;
@@ -55,6 +56,7 @@ void World::ProbeAbsence() {
   Inspection later;
   later.devices = copy.Except(blank_);
   later.options = Options(later_hooks);
+  later.hooks = &later_hooks;
   later.options.read_only = random_.OneIn(2);
   later.close = random_.OneIn(2);
   LookAt(copy, later, who + " are back");
@@ -88,6 +90,7 @@ void World::ProbeStruckOpenings() {
   Inspection last;
   last.devices = copy.Except(out);
   last.options = Options(hooks);
+  last.hooks = &hooks;
   last.options.read_only = random_.OneIn(2);
   last.options.without_logs = 0;  // those that were absent may be called lost
   last.may_refuse = true;
@@ -116,6 +119,7 @@ bool World::StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSe
   Inspection inspection;
   inspection.devices = copy.Except(out);
   inspection.options = Options(hooks);
+  inspection.hooks = &hooks;
   inspection.options.without_logs = 0;  // who gives them up has said so, also if it is struck
   inspection.tolerant = true;
   Strike strike;

@@ -91,6 +91,7 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
   Inspection inspection;
   inspection.devices = copy.Except(damaged.lost);
   inspection.options = Options(hooks);
+  inspection.hooks = &hooks;
   inspection.options.read_only = read_only;
   inspection.options.max_read_errors = 0;  // a device more that is lost is another question
   inspection.options.on_event = [&told](const ArrayEvent& event) {

@@ -15,8 +15,8 @@ class EngineFactory final : public ArrayFactory {
     return Array::Create(loop, std::move(ssds), std::move(logs), std::move(options));
   }
   Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
-                                            OpenOptions options) override {
-    return Array::Open(loop, std::move(devices), options);
+                                            OpenOptions options, EngineHooks* hooks) override {
+    return OpenHooked(loop, std::move(devices), std::move(options), hooks);
   }
 };
 

@@ -177,7 +177,7 @@ Task<void> FullCheck(Inspection& inspection) {
 Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, BufferPool& pool,
                    Inspection& inspection) {
   Task<Result<std::unique_ptr<Array>>> opening =
-      factory.Open(loop, inspection.devices, inspection.options);
+      factory.Open(loop, inspection.devices, inspection.options, inspection.hooks);
   Result<std::unique_ptr<Array>> result = co_await opening;
   if (!result.ok() && inspection.tolerant) {
     inspection.failed = inspection.done = true;

@@ -34,6 +34,7 @@ struct Inspection {
   // in
   std::vector<Device*> devices;
   OpenOptions options;
+  EngineHooks* hooks = nullptr;
   bool weak = false;        // judge by the weaker rule of journal mode log
   bool adopt = false;       // what is found becomes the truth
   bool full_check = false;  // Array::Check must find nothing

@@ -48,6 +48,7 @@ void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
   }
   inspection.devices = copy.Except(withheld);
   inspection.options = Options(hooks);
+  inspection.hooks = &hooks;
   inspection.options.read_only = random_.OneIn(2);
   inspection.options.take_back = plan_.takes_back;
   inspection.may_refuse = true;
@@ -73,6 +74,7 @@ void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
   Inspection inspection;
   inspection.devices = copy.Except(lost);
   inspection.options = Options(hooks);
+  inspection.hooks = &hooks;
   inspection.options.read_only = inspection.options.force = true;
   inspection.harm = &harm;
   inspection.find_lost = true;

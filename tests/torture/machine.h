@@ -23,7 +23,7 @@ class ArrayFactory {
   virtual Task<Status> Create(EventLoop& loop, std::vector<Device*> ssds, std::vector<Device*> logs,
                               CreateOptions options) = 0;
   virtual Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
-                                                    OpenOptions options) = 0;
+                                                    OpenOptions options, EngineHooks* hooks) = 0;
   [[nodiscard]] virtual uint64_t min_ssd_bytes() const { return 0; }
   // Its arrays go on when devices fail.
   [[nodiscard]] virtual bool survives_failures() const { return false; }

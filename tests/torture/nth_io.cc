@@ -130,9 +130,8 @@ Task<void> Run::OpenForWriting() {
   OpenOptions options;
   options.without_logs = ~uint64_t{0};
   options.entropy = random_.Next();
-  options.hooks = &hooks_;
   Task<Result<std::unique_ptr<Array>>> task =
-      factory_.Open(machine_.loop(), machine_.Except({}), options);
+      factory_.Open(machine_.loop(), machine_.Except({}), options, &hooks_);
   Result<std::unique_ptr<Array>> result = co_await task;
   if (result.ok()) {
     array_ = std::move(*result);
@@ -231,7 +230,7 @@ Task<void> Run::SecondLife() {
   Inspection inspection;
   inspection.devices = machine_.Except({});
   inspection.options.entropy = random_.Next();
-  inspection.options.hooks = &hooks_;
+  inspection.hooks = &hooks_;
   inspection.adopt = true;
   inspection.tolerant = MayFail();
   Task<void> judged = Inspect(factory_, machine_.loop(), oracle_, pool_, inspection);
@@ -305,7 +304,7 @@ std::string Run::Reopen() {
   Inspection inspection;
   inspection.devices = machine_.Except({});
   inspection.options.entropy = random_.Next();
-  inspection.options.hooks = &hooks_;
+  inspection.hooks = &hooks_;
   inspection.adopt = inspection.full_check = inspection.close = true;
   // No space below is no failure of a device.
   inspection.whole = fault_.plan.style == FaultStyle::kNoSpace;

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "device/device.h"
 #include "engine/core/hooks.h"
+#include "eplog/device.h"
 #include "runtime/virtual_loop.h"
 
 namespace eplog::torture {

@@ -619,7 +619,7 @@ Task<Status> ToyFactory::Create(EventLoop& loop, std::vector<Device*> ssds,
 }
 
 Task<Result<std::unique_ptr<Array>>> ToyFactory::Open(EventLoop& loop, std::vector<Device*> devices,
-                                                      OpenOptions options) {
+                                                      OpenOptions options, EngineHooks* /*hooks*/) {
   if (!options.read_only) {
     // Who is not here now has missed something for good.
     std::set<std::string> present;

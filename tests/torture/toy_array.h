@@ -49,7 +49,7 @@ class ToyFactory final : public ArrayFactory {
   Task<Status> Create(EventLoop& loop, std::vector<Device*> ssds, std::vector<Device*> logs,
                       CreateOptions options) override;
   Task<Result<std::unique_ptr<Array>>> Open(EventLoop& loop, std::vector<Device*> devices,
-                                            OpenOptions options) override;
+                                            OpenOptions options, EngineHooks* hooks) override;
   [[nodiscard]] uint64_t min_ssd_bytes() const override;
   void Reset() override { members_.dropped.clear(); }
 

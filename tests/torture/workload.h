@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/random.h"
 #include "eplog/array.h"
-#include "runtime/event_loop.h"
+#include "eplog/event_loop.h"
 #include "tests/torture/coverage.h"
 #include "tests/torture/oracle.h"
 #include "tests/torture/plan.h"

@@ -80,7 +80,6 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.commit = plan_.commit;
   options.checkpoint = plan_.checkpoint;
   options.entropy = random_.Next();
-  options.hooks = &hooks;
   options.max_read_errors = plan_.max_read_errors;
   options.without_logs = ~uint64_t{0};
   options.max_corrupt_chunks = 0;  // who lies may be any of them: tested elsewhere
@@ -289,6 +288,7 @@ bool World::TryOpen(bool may_be_struck) {
     std::swap(inspection.devices[i - 1], inspection.devices[random_.Below(i)]);
   }
   inspection.options = Options(hooks_);
+  inspection.hooks = &hooks_;
   inspection.options.take_back = plan_.takes_back;
   inspection.adopt = true;
   inspection.whole = away_.empty() && !unknown_;
@@ -694,6 +694,7 @@ bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, cons
   Inspection inspection;
   inspection.devices = copy.Except(withheld);
   inspection.options = Options(hooks);
+  inspection.hooks = &hooks;
   inspection.options.read_only = true;
   // The one named exception of mode log; while a log device is away, flushes wait for the rings.
   const DeviceSet forgetful = Forgetful();

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "eplog/examine.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "report/json.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "eplog/options.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "host/device_content.h"
 #include "layout/geometry.h"

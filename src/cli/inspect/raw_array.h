@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
-#include "base/result.h"
+#include "eplog/result.h"
 #include "format/checkpoint.h"
 #include "format/superblock.h"
 

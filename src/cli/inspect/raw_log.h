@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/result.h"
 #include "cli/inspect/raw_array.h"
+#include "eplog/result.h"
 #include "format/entry.h"
 
 namespace eplog::cli {

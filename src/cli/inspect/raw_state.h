@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/result.h"
 #include "cli/inspect/raw_array.h"
 #include "cli/inspect/raw_log.h"
+#include "eplog/result.h"
 
 namespace eplog::cli {
 

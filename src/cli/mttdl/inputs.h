@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
 #include "cli/mttdl/units.h"
+#include "eplog/result.h"
 #include "reliability/monte_carlo.h"
 #include "reliability/parameters.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "cli/mttdl/inputs.h"
+#include "eplog/result.h"
 #include "report/json.h"
 
 namespace eplog::cli {

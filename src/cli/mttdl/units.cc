@@ -10,22 +10,10 @@
 
 #include "reliability/parameters.h"
 #include "text/units.h"
+#include "text/words.h"
 
 namespace eplog::cli {
 namespace {
-
-std::string_view Trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  return first == std::string_view::npos
-             ? std::string_view()
-             : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 tl::unexpected<Error> NoSuch(std::string_view text, const char* what, const char* examples) {
   return Fail(ErrorCode::kInvalidArgument,
@@ -66,15 +54,6 @@ std::optional<double> UnitYears(const std::string& typed) {
   return std::nullopt;
 }
 
-std::string WithCommas(std::string digits) {
-  const size_t point = std::min(digits.find('.'), digits.size());
-  for (size_t at = point; at > 3;) {
-    at -= 3;
-    digits.insert(at, 1, ',');
-  }
-  return digits;
-}
-
 // Four digits that count, and no point where there is nothing behind it.
 std::string FourDigits(double value) {
   const int whole = value < 1 ? 1 : static_cast<int>(std::floor(std::log10(value))) + 1;
@@ -111,13 +90,11 @@ Result<double> ParseNumber(std::string_view text) {
 }
 
 Result<uint32_t> ParseCount(std::string_view text) {
-  text = Trim(text);
-  uint32_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return NoSuch(text, "a whole number", "4 or 10");
+  const auto count = ParseWhole(Trim(text));
+  if (!count || *count > UINT32_MAX) {
+    return NoSuch(Trim(text), "a whole number", "4 or 10");
   }
-  return count;
+  return static_cast<uint32_t>(*count);
 }
 
 Result<double> ParseRate(std::string_view text) {

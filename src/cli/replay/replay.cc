@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "terminal/console.h"
 #include "text/suggest.h"
 #include "text/units.h"
+#include "text/words.h"
 
 namespace eplog::cli {
 namespace {
@@ -31,12 +31,11 @@ namespace {
 constexpr char kVerb[] = "replay";
 
 Result<uint64_t> ParseCount(std::string_view text) {
-  uint64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const auto count = ParseWhole(text);
+  if (!count) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is no whole number", text));
   }
-  return count;
+  return *count;
 }
 
 struct ReplayCommand {

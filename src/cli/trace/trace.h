@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
 #include "cli/verb/verbs.h"
+#include "eplog/result.h"
 #include "report/json.h"
 #include "trace/open.h"
 #include "trace/statistics.h"

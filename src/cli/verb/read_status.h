@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "base/result.h"
+#include "eplog/result.h"
 #include "host/array_file.h"
 #include "report/json.h"
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "base/result.h"
-#include "device/device.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "format/superblock.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

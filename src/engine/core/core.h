@@ -18,6 +18,7 @@
 #include "device/members.h"
 #include "engine/core/commit_cost.h"
 #include "engine/core/hooks.h"
+#include "eplog/event_loop.h"
 #include "eplog/options.h"
 #include "eplog/status.h"
 #include "erasure/erasure.h"
@@ -27,7 +28,6 @@
 #include "metadata/state.h"
 #include "rings/journal_rings.h"
 #include "rings/log_ring.h"
-#include "runtime/event_loop.h"
 #include "runtime/sync.h"
 #include "space/slot_space.h"
 
@@ -35,10 +35,10 @@ namespace eplog {
 
 struct Core {
   Core(EventLoop& event_loop, std::vector<Device*> devices, const Superblock& superblock,
-       const OpenOptions& open_options)
+       const OpenOptions& open_options, EngineHooks* open_hooks)
       : loop(event_loop),
         options(open_options),
-        hooks(open_options.hooks != nullptr ? *open_options.hooks : no_hooks),
+        hooks(open_hooks != nullptr ? *open_hooks : no_hooks),
         identity(superblock),
         geometry(identity.geometry),
         checksum(hooks.canary == Canary::kContentByCrc ? 1 : identity.version, identity.array_uuid),

@@ -1,4 +1,4 @@
-// What tests may see and break. Given to an array through OpenOptions::hooks; empty in production.
+// What tests may see and break, of an array that they open with OpenHooked.
 //
 // `before_io` sees every request to a member just before it is submitted, so that a simulation can
 // count and strike by kind. A Canary is one broken rule, to prove that the torture would notice.
@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "base/types.h"
 #include "device/io_kind.h"
+#include "eplog/array.h"
 
 namespace eplog {
 
@@ -89,5 +92,9 @@ struct EngineHooks {
   uint64_t devices_joined = 0;    // and are ok
   uint64_t space_waits = 0;       // writes that waited for slots or log room
 };
+
+// Array::Open for tests. `hooks` outlives the array.
+Task<Result<std::unique_ptr<Array>>> OpenHooked(EventLoop& loop, std::vector<Device*> devices,
+                                                OpenOptions options, EngineHooks* hooks);
 
 }  // namespace eplog

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
-#include "device/device.h"
 #include "engine/checkpoint/superblock_copies.h"
 #include "engine/core/hooks.h"
+#include "eplog/device.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 #include "format/superblock.h"
-#include "runtime/task.h"
 
 namespace eplog {
 

@@ -10,12 +10,12 @@
 #pragma once
 
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <utility>
 
-#include "base/result.h"
-#include "runtime/frame_pool.h"
+#include "eplog/result.h"
 
 namespace eplog {
 
@@ -23,6 +23,10 @@ template <typename T>
 class Task;
 
 namespace internal {
+
+// Frames of coroutines come and go by the million: they are kept for the next of their size.
+void* AllocateFrame(size_t size);
+void FreeFrame(void* frame, size_t size) noexcept;
 
 struct TaskPromiseBase {
   std::coroutine_handle<> continuation;

@@ -12,7 +12,7 @@
 #include <map>
 #include <utility>
 
-#include "runtime/task.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

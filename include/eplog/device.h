@@ -24,8 +24,8 @@
 #include <span>
 #include <string>
 
-#include "base/result.h"
-#include "runtime/task.h"
+#include "eplog/result.h"
+#include "eplog/task.h"
 
 namespace eplog {
 

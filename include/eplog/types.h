@@ -1,0 +1,41 @@
+// What names things in this API, and the bounds of what an array can be.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace eplog {
+
+// An integer that only compares and counts with its own kind.
+template <typename Tag, typename Rep>
+struct Index {
+  using rep = Rep;
+  Rep value = 0;
+
+  constexpr Index() = default;
+  constexpr explicit Index(Rep v) : value(v) {}
+  constexpr auto operator<=>(const Index&) const = default;  // NOLINT(modernize-use-nullptr)
+  constexpr Index& operator++() {
+    ++value;
+    return *this;
+  }
+};
+
+using VolumeId = Index<struct VolumeTag, uint32_t>;  // never reused within an array's life
+
+inline constexpr uint32_t kMaxSsds = 32;   // n
+inline constexpr uint32_t kMaxParity = 4;  // m
+inline constexpr uint32_t kMaxDevices = kMaxSsds + kMaxParity;
+inline constexpr uint32_t kMinChunkBytes = 4096;
+inline constexpr uint32_t kMaxChunkBytes = 1U << 20;
+
+}  // namespace eplog
+
+template <typename Tag, typename Rep>
+struct std::hash<eplog::Index<Tag, Rep>> {
+  size_t operator()(const eplog::Index<Tag, Rep>& index) const noexcept {
+    return std::hash<uint64_t>()(static_cast<uint64_t>(index.value) * 0x9E3779B97F4A7C15ULL);
+  }
+};
