@@ -105,7 +105,7 @@ class Array {
   [[nodiscard]] virtual std::optional<VolumeInfo> FindVolume(std::string_view name) const = 0;
   [[nodiscard]] virtual std::optional<VolumeInfo> GetVolume(VolumeId volume) const = 0;
 
-  // ---- data. Any byte range inside the volume (kInvalidArgument otherwise). Fastest when `from` /
+  // ---- data. Any byte range inside the volume (else kInvalidArgument, but for Flush). Fastest when `from` /
   // `into` are 4 KiB aligned and the range is whole chunks; whole aligned stripes are written with
   // their parity. Never-written ranges read as zeros.
   virtual Task<Status> Read(VolumeId volume, uint64_t offset_bytes, std::span<std::byte> into) = 0;
@@ -118,7 +118,7 @@ class Array {
   virtual Task<Status> Trim(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes,
                             TrimMode mode) = 0;
   // Everything acknowledged in the range before the call survives a crash plus the loss of any m
-  // devices (P2).
+  // devices (P2). What lies outside the volume is no error here, and nothing.
   virtual Task<Status> Flush(VolumeId volume, uint64_t offset_bytes, uint64_t length_bytes) = 0;
   virtual Task<Status> FlushAll() = 0;
 

@@ -185,12 +185,12 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (!live(device)) {
     co_return NotLive(device);
   }
-  if (before_io_) {
-    before_io_(device, IoKind::kFlush);
-  }
   if ((flush_failed_ >> device.value & 1) != 0) {
     // I7: what an earlier flush lost, a later one that succeeds would pretend to have kept.
     co_return NotLive(device);
+  }
+  if (before_io_) {
+    before_io_(device, IoKind::kFlush);
   }
   ++counters_[device.value].flushes;
   if (drop_flushes_) {

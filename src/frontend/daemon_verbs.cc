@@ -359,7 +359,8 @@ Task<Result<Json>> DaemonVerbs::Umount(Json /*request*/, ProgressSink /*progress
   while (!closed_) {
     co_await closed_event_.Wait();
   }
-  EPLOG_CO_TRY(close_status_);
+  Status status = close_status_;  // others may wait for it, too
+  EPLOG_CO_TRY(status);
   co_return Json();
 }
 

@@ -235,18 +235,13 @@ Task<Status> FuseSession::Resize(FuseNode& node, uint64_t size_bytes, bool only_
 }
 
 Task<Status> FuseSession::FlushRange(FuseNode& node, uint64_t offset_bytes, uint64_t length_bytes) {
-  for (int attempt = 0;; ++attempt) {
-    const uint64_t rest = node.size_bytes - std::min(node.size_bytes, offset_bytes);
-    const uint64_t length = std::min(length_bytes, rest);
-    if (length == 0) {
-      co_return OkStatus();
-    }
-    Status status = co_await array_.Flush(node.id, offset_bytes, length);
-    const bool again = attempt == 0 && RangeRefused(status) && RefreshSize(node);
-    if (!again) {
-      co_return status;
-    }
+  const uint64_t rest = node.size_bytes - std::min(node.size_bytes, offset_bytes);
+  const uint64_t length = std::min(length_bytes, rest);
+  if (length == 0) {
+    co_return OkStatus();
   }
+  Task<Status> flush = array_.Flush(node.id, offset_bytes, length);
+  co_return co_await flush;
 }
 
 // FSYNC names no range.

@@ -92,8 +92,6 @@ Json TrafficToJson(const Traffic& traffic) {
   };
 }
 
-namespace {}  // namespace
-
 Json DeviceToJson(const DeviceStatus& device) {
   Json json = {
       {"name", device.name},

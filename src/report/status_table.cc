@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "report/status_json.h"
+#include "text/units.h"
 #include "text/words.h"
 
 namespace eplog {
@@ -64,10 +65,10 @@ void ArrayLines(Out out, const Json& array) {
   if (array.contains("stopped_because")) {
     fmt::format_to(out, "  STOPPED    acknowledges nothing: {}\n", Text(array, "stopped_because"));
   }
-  fmt::format_to(out, "  layout     RAID-{}: {} data + {} parity, chunk {}, journal {}\n",
-                 Number(array, "level"), Number(array, "data_chunks"),
-                 Number(array, "parity_chunks"), Bytes(array, "chunk_bytes"),
-                 Text(array, "journal"));
+  const uint64_t parity = Number(array, "parity_chunks");
+  fmt::format_to(out, "  layout     {}: {} data + {} parity, chunk {}, journal {}\n",
+                 LevelName(static_cast<uint32_t>(parity)), Number(array, "data_chunks"), parity,
+                 Bytes(array, "chunk_bytes"), Text(array, "journal"));
   fmt::format_to(out, "  capacity   {}, {} allocated, {} free\n", Bytes(array, "capacity_bytes"),
                  Bytes(array, "allocated_bytes"), Bytes(array, "free_bytes"));
   if (Part(array, "mounted_at").is_string()) {

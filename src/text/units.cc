@@ -152,6 +152,10 @@ std::string TypedSize(uint64_t bytes) {
   return fmt::format("{}{}", bytes, unit);
 }
 
+std::string LevelName(uint32_t parity) {
+  return parity == 1 ? "RAID-5" : parity == 2 ? "RAID-6" : fmt::format("{} parities", parity);
+}
+
 std::string HumanSeconds(double seconds) {
   if (seconds < 9.95) {
     return fmt::format("{:.1f}s", std::max(seconds, 0.0));

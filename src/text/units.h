@@ -26,6 +26,9 @@ bool IsPlainText(std::string_view text);
 // As it would be typed, exact: 1073741824 -> "1G", 1536 -> "1536".
 std::string TypedSize(uint64_t bytes);
 
+// What arrays with so many parity chunks are called: "RAID-5", "RAID-6", "3 parities".
+std::string LevelName(uint32_t parity);
+
 // For people: 0.4 -> "0.4s", 75 -> "1m15s", 7300 -> "2h1m".
 std::string HumanSeconds(double seconds);
 

@@ -32,13 +32,14 @@ std::string Lower(std::string_view text) {
   return out;
 }
 
-std::string OneLine(std::string text) {
+std::string OneLine(std::string_view text) {
   const auto is_control = [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; };
   while (!text.empty() && is_control(text.back())) {
-    text.pop_back();
+    text.remove_suffix(1);
   }
-  std::replace_if(text.begin(), text.end(), is_control, ' ');
-  return text;
+  std::string line(text);
+  std::replace_if(line.begin(), line.end(), is_control, ' ');
+  return line;
 }
 
 std::string WithCommas(std::string digits) {

@@ -15,7 +15,7 @@ std::string_view Trim(std::string_view text);
 // ASCII letters only.
 std::string Lower(std::string_view text);
 // What may stand in one line: control characters become spaces, and none are left at the end.
-std::string OneLine(std::string text);
+std::string OneLine(std::string_view text);
 // "1234567.8" -> "1,234,567.8"
 std::string WithCommas(std::string digits);
 // Digits and nothing else; empty if it is not that, or too large.

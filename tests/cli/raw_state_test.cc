@@ -84,6 +84,14 @@ TEST_F(RawStateTest, RowOfTheCheckpointWithItsPendingChunk) {
   EXPECT_TRUE(Row(6).pending.empty()) << "superseded";
 }
 
+// The newest run says all of what is pending: what an older one said of that is no second time.
+TEST_F(RawStateTest, WhatIsPendingIsToldOnce) {
+  const std::vector<std::string> once = Row(5).history;
+  ASSERT_EQ(once.size(), 1U);
+  checkpoint_.streams.push_back(checkpoint_.streams.front());
+  EXPECT_EQ(Row(5).history, once);
+}
+
 TEST_F(RawStateTest, CommitSupersedesUpToTheVersionItNames) {
   Append().log_stripes.push_back({{{Chunk(5, 0), SlotWord::At(SlotIndex(9)), 99}}, {1}});
   // Covers data 1 as of entry 8, and only the older version of data 0.

@@ -110,6 +110,16 @@ TEST_F(Members, TheHookSeesEachRequestBeforeItIsMade) {
   EXPECT_EQ(writes_at_hook, 0U);
 }
 
+// A flush that is refused since an earlier one failed is not made.
+TEST_F(Members, TheHookSeesNoFlushThatIsNotMade) {
+  last_.Add({.kinds = MaskOf(RequestKind::kFlush)});
+  EXPECT_FALSE(Await(loop_, members_.Flush(kLast)).ok());
+  uint64_t seen = 0;
+  members_.set_before_io([&seen](DeviceIndex /*device*/, IoKind /*kind*/) { ++seen; });
+  EXPECT_FALSE(Await(loop_, members_.Flush(kLast)).ok());
+  EXPECT_EQ(seen, 0U);
+}
+
 TEST_F(Members, FlushMaskTakesTheLiveOnesOfTheMask) {
   ASSERT_TRUE(Await(loop_, members_.FlushMask(0b111)).ok());
   EXPECT_EQ(members_.counters(kFirst).flushes, 1U);

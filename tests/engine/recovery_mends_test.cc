@@ -220,10 +220,13 @@ TEST_P(Mends, GoBackToTheirPlaces) {
       }
       const Traffic traffic = test_->array->GetStatus().traffic;
       uint64_t on_ssds = 0;
+      uint64_t log_chunks = 0;
       for (const Place& place : spoilt) {
         on_ssds += place.device < GetParam().n ? place.length : 0;
+        log_chunks += place.what.ends_with("log chunk") ? place.length : 0;
       }
       EXPECT_EQ(traffic.ssd_repair_bytes, on_ssds) << record[i].what;
+      EXPECT_EQ(traffic.log_chunk_bytes, log_chunks) << record[i].what;
       ExpectClassesAddUp();
       ExpectAllThere(record[i].what);
       test_->Kill();

@@ -387,6 +387,27 @@ TEST_F(Verbs, WhatTheArrayRefusesIsRefused) {
   }
 }
 
+// Each hears why the array could not be closed.
+TEST_F(Verbs, SeveralMayWaitForTheEnd) {
+  std::vector<std::string> told;
+  const auto wait = [this, &told]() -> Task<void> {
+    Task<Result<Json>> asking = verbs().Run({{"verb", "umount"}}, ProgressSink());
+    const Result<Json> answer = co_await asking;
+    told.push_back(answer.ok() ? "well" : answer.error().message);
+  };
+  loop_->Spawn(wait());
+  loop_->Spawn(wait());
+  const Status slept = RunTask(*loop_, [](EventLoop& loop) -> Task<Status> {
+    co_await loop.Sleep(100'000);
+    co_return OkStatus();
+  }(*loop_));
+  ASSERT_TRUE(slept.ok());
+  EXPECT_TRUE(told.empty());
+  verbs().Closed(Fail(ErrorCode::kIo, "the last checkpoint failed"));
+  ASSERT_TRUE(loop_->RunUntil([&told] { return told.size() == 2; }));
+  EXPECT_EQ(told, Words(2, "the last checkpoint failed"));
+}
+
 TEST_F(Verbs, OfAClosedArrayNothingIsAsked) {
   verbs().Closed(OkStatus());
   ExpectRefused({{"verb", "status"}}, ErrorCode::kShutdown);

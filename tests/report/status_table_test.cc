@@ -80,7 +80,7 @@ TEST(WholeStatusTable, HoldsEachFigureBesideItsWord) {
   EXPECT_EQ(TableOf(DifferentStatus(), {"2024-05-06T07:08:09Z", 77}),
             R"(array demo (01234567-89ab-4cde-8f01-23456789abcd)
   state      active
-  layout     RAID-7: 6 data + 3 parity, chunk 8.0 KiB, journal full
+  layout     3 parities: 6 data + 3 parity, chunk 8.0 KiB, journal full
   capacity   701 B, 702 B allocated, 703 B free
   mounted    since 2024-05-06T07:08:09Z by process 77
 devices

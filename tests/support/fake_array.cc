@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/types.h"
 #include "base/utf8.h"
 
 namespace eplog {

@@ -121,16 +121,13 @@ std::string DeviceLine(const Json& device, size_t width) {
 }
 
 std::string ArrayLines(const Json& array) {
-  const auto level = array.value("level", 0U);
   const auto data = array.value("data_chunks", 0U);
   const auto parity = array.value("parity_chunks", 0U);
   return fmt::format(
       "array '{}' ({}): {} of {} SSDs ({} data + {} parity), {} log device{}, "
       "chunk {}, capacity {}\n  {}",
-      array.value("name", ""), array.value("uuid", ""),
-      parity <= 2 ? fmt::format("RAID-{}", level) : fmt::format("{}-fold parity", parity),
-      data + parity, data, parity, parity, parity == 1 ? "" : "s",
-      TypedSize(array.value("chunk_bytes", uint64_t{0})),
+      array.value("name", ""), array.value("uuid", ""), LevelName(parity), data + parity, data,
+      parity, parity, parity == 1 ? "" : "s", TypedSize(array.value("chunk_bytes", uint64_t{0})),
       HumanBytes(array.value("capacity_bytes", uint64_t{0})), OpensText(array));
 }
 

@@ -82,10 +82,8 @@ SpaceUse SpaceOf(const CreatePlan& plan) {
 }
 
 std::string ShapeText(const Geometry& g) {
-  const std::string level =
-      g.m <= 2 ? fmt::format("RAID-{}", g.m + 4) : fmt::format("{}-fold parity", g.m);
-  return fmt::format("{} of {} SSDs ({} data + {} parity), {} log device{}", level, g.n, g.k(), g.m,
-                     g.m, g.m == 1 ? "" : "s");
+  return fmt::format("{} of {} SSDs ({} data + {} parity), {} log device{}", LevelName(g.m), g.n,
+                     g.k(), g.m, g.m, g.m == 1 ? "" : "s");
 }
 
 Json PlanToJson(const CreatePlan& plan) {

@@ -138,7 +138,11 @@ class RowReplay final : public RunVisitor {
     row_.words.resize(g_.n);
   }
 
-  void BeginRun() { row_.pending.clear(); }
+  // A run says anew what is pending.
+  void BeginRun() {
+    row_.pending.clear();
+    row_.history.clear();
+  }
   void RowGroup(uint32_t group, std::span<const RowWord> words) override {
     if (group == row_.stripe.value / kRowGroupStripes) {
       Row(row_.stripe, words.subspan(size_t{row_.stripe.value % kRowGroupStripes} * g_.n, g_.n));

@@ -7,6 +7,7 @@
 #include "cli/mttdl/report.h"
 #include "cli/mttdl/sweep.h"
 #include "reliability/solver.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {

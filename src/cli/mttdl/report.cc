@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "terminal/console.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {
@@ -201,10 +202,6 @@ void AddOtherInputs(const Inputs& inputs, Json& json) {
 
 Json JsonNumber(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-std::string LevelName(uint32_t parity) {
-  return parity == 1 ? "RAID-5" : parity == 2 ? "RAID-6" : fmt::format("{} parities", parity);
 }
 
 std::string TextTable(const std::vector<std::vector<std::string>>& rows) {

@@ -47,8 +47,6 @@ Json ReportJson(const Inputs& inputs, const Comparison& comparison);
 
 // A table with columns as wide as they must be; the first row is the head.
 std::string TextTable(const std::vector<std::vector<std::string>>& rows);
-// "RAID-5", "RAID-6", "3 parities"
-std::string LevelName(uint32_t parity);
 // A number for JSON; null where it is not finite.
 Json JsonNumber(double value);
 

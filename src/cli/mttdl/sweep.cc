@@ -11,6 +11,7 @@
 
 #include "cli/mttdl/report.h"
 #include "reliability/solver.h"
+#include "text/units.h"
 
 namespace eplog::cli {
 namespace {

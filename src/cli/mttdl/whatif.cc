@@ -1,4 +1,5 @@
 #include "cli/mttdl/whatif.h"
+#include "text/units.h"
 
 #include <fmt/format.h>
 

@@ -53,8 +53,7 @@ struct Core {
         append(event_loop),
         buffers_changed(event_loop),
         kick(event_loop),
-        settled(event_loop),
-        stopped(event_loop) {
+        settled(event_loop) {
     if (hooks.before_io) {
       members.set_before_io(hooks.before_io);
     }
@@ -131,13 +130,11 @@ struct Core {
   // The array acknowledges nothing any more (no space below, or more than m devices lost). Reads
   // still work where they can; reopening recovers.
   std::optional<Error> stop_error;
-  Event stopped;
 
   void Stop(const Error& error) {
     if (!stop_error) {
       stop_error = error;
       Tell(EventKind::kStopped, "", "the array has stopped: " + error.ToString());
-      stopped.NotifyAll();
       space_changed.NotifyAll();
       append.NotifyAll();
       buffers_changed.NotifyAll();

@@ -71,8 +71,8 @@ class Recovery {
   };
   struct Mend {  // bytes to put back
     DeviceIndex device;
-    bool log = false;
-    uint64_t at = 0;  // place in the log, or byte offset
+    enum class Kind : uint8_t { kSlot, kLogHeader, kLogChunk } kind;
+    uint64_t at = 0;  // byte offset, or place in the log
     Buffer bytes;
   };
 

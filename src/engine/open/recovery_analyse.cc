@@ -249,7 +249,7 @@ Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
     const std::optional<EntryHeader> header = co_await reading;
     if (!header || *header != entry) {
       size_t used = 0;
-      mends_.push_back({log, true, entry.place, EncodeBlock(entry, used)});
+      mends_.push_back({log, Mend::Kind::kLogHeader, entry.place, EncodeBlock(entry, used)});
     }
   }
   if (CopiesOnRings(entry) < 1 + core_.lost_logs()) {

@@ -233,13 +233,13 @@ Task<bool> Recovery::LogStripeIsWhole(const EntryHeader& entry, size_t number) {
   for (size_t i = 0; i < d; ++i) {
     const DeviceIndex ssd = g.SsdOf(view.members[i].chunk);
     if ((bad >> i & 1) != 0 && view.members[i].word.has_slot() && core_.members.live(ssd)) {
-      mends_.push_back(
-          {ssd, false, g.SlotOffset(view.members[i].word.slot()), std::move(buffers[i])});
+      mends_.push_back({ssd, Mend::Kind::kSlot, g.SlotOffset(view.members[i].word.slot()),
+                        std::move(buffers[i])});
     }
   }
   for (uint32_t j = 0; j < g.m; ++j) {
     if ((bad >> (d + j) & 1) != 0 && core_.members.live(g.LogDevice(j))) {
-      mends_.push_back({g.LogDevice(j), true, view.place, std::move(logs[j])});
+      mends_.push_back({g.LogDevice(j), Mend::Kind::kLogChunk, view.place, std::move(logs[j])});
     }
   }
   co_return true;
@@ -286,7 +286,8 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
   for (uint32_t i = 0; i < g.n; ++i) {
     const DeviceIndex ssd = g.SsdOf(record.stripe, i);
     if ((bad >> i & 1) != 0 && words[i].word.has_slot() && core_.members.live(ssd)) {
-      mends_.push_back({ssd, false, g.SlotOffset(words[i].word.slot()), std::move(buffers[i])});
+      mends_.push_back(
+          {ssd, Mend::Kind::kSlot, g.SlotOffset(words[i].word.slot()), std::move(buffers[i])});
     }
   }
   co_return true;

@@ -79,8 +79,10 @@ Task<Status> Recovery::WriteMends() {
     ++core_.hooks.recovery_repairs;
     Task<void> below = group.WaitBelow(kMendsAtOnce);
     co_await below;
-    if (mend.log) {
-      core_.traffic.log_header_bytes += mend.bytes.size();
+    if (mend.kind != Mend::Kind::kSlot) {
+      uint64_t& traffic = mend.kind == Mend::Kind::kLogHeader ? core_.traffic.log_header_bytes
+                                                              : core_.traffic.log_chunk_bytes;
+      traffic += mend.bytes.size();
       std::vector<iovec> parts = {{mend.bytes.data(), mend.bytes.size()}};
       group.Start(WriteLog(core_.members, core_.geometry,
                            {mend.device, mend.at, std::move(parts), IoKind::kRepair, nullptr}));
