@@ -1,5 +1,6 @@
 #include "host/device_content.h"
 
+#include <blkid/blkid.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
@@ -25,28 +26,6 @@ namespace {
 
 constexpr uint64_t kLookBytes = uint64_t{1} << 20;  // at the beginning and at the end
 
-struct Signature {
-  uint64_t offset;
-  std::string_view magic;
-  const char* what;
-};
-
-// The usual things that one would be sorry to overwrite.
-constexpr std::array<Signature, 12> kSignatures = {{
-    {0x438, "\x53\xEF", "an ext4 file system"},
-    {0, "XFSB", "an XFS file system"},
-    {0x10040, "_BHRfS_M", "a btrfs file system"},
-    {0x400, "\x10\x20\xF5\xF2", "an F2FS file system"},
-    {3, "NTFS    ", "an NTFS file system"},
-    {0, "hsqs", "a squashfs image"},
-    {0, "LUKS\xBA\xBE", "an encrypted (LUKS) volume"},
-    {512, "LABELONE", "an LVM physical volume"},
-    {0x1000, "\xFC\x4E\x2B\xA9", "a Linux MD member"},
-    {4086, "SWAPSPACE2", "swap space"},
-    {512, "EFI PART", "a partition table (GPT)"},
-    {510, "\x55\xAA", "a boot sector or partition table"},
-}};
-
 Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.ok()) {
@@ -59,10 +38,62 @@ bool AllZero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-bool Matches(const Signature& signature, std::span<const std::byte> bytes) {
-  return bytes.size() >= signature.offset + signature.magic.size() &&
-         std::memcmp(bytes.data() + signature.offset, signature.magic.data(),
-                     signature.magic.size()) == 0;
+// As people call what libblkid names; what it has no common name for, by its name.
+std::string CommonName(const std::string& type, const std::string& usage) {
+  struct Name {
+    std::string_view type;
+    const char* what;
+  };
+  constexpr std::array<Name, 6> kNames = {{
+      {"linux_raid_member", "a Linux MD member"},
+      {"LVM2_member", "an LVM physical volume"},
+      {"crypto_LUKS", "an encrypted (LUKS) volume"},
+      {"zfs_member", "a ZFS member"},
+      {"swap", "swap space"},
+      {"bcache", "a bcache device"},
+  }};
+  for (const Name& name : kNames) {
+    if (name.type == type) {
+      return name.what;
+    }
+  }
+  const bool vowel = std::string_view("aeioux").find(type.front()) != std::string_view::npos;
+  return fmt::format("{} {}{}", vowel ? "an" : "a", type,
+                     usage == "filesystem" ? " file system" : "");
+}
+
+// What libblkid finds on it; empty: nothing that it knows.
+Result<std::string> KnownContent(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
+  const std::unique_ptr<std::remove_pointer_t<blkid_probe>, decltype(&blkid_free_probe)> probe(
+      blkid_new_probe(), &blkid_free_probe);
+  if (probe == nullptr ||
+      blkid_probe_set_device(probe.get(), fd, 0, static_cast<blkid_loff_t>(size_bytes)) != 0) {
+    return Fail(ErrorCode::kIo, "cannot look at what lies on " + path.string());
+  }
+  blkid_probe_enable_superblocks(probe.get(), 1);
+  blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE);
+  blkid_probe_enable_partitions(probe.get(), 1);
+  const auto value = [&probe](const char* name) {
+    const char* text = nullptr;
+    return blkid_probe_lookup_value(probe.get(), name, &text, nullptr) == 0 ? std::string(text)
+                                                                            : std::string();
+  };
+  std::string found;
+  while (found.empty()) {
+    const int next = blkid_do_probe(probe.get());
+    if (next < 0) {
+      return FailErrno(errno, "cannot read " + path.string());
+    }
+    if (next != 0) {
+      break;
+    }
+    const std::string type = value("TYPE");
+    const std::string table = value("PTTYPE");
+    found = !type.empty()    ? CommonName(type, value("USAGE"))
+            : !table.empty() ? fmt::format("a partition table ({})", table)
+                             : "";
+  }
+  return found;
 }
 
 Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
@@ -154,15 +185,12 @@ Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t 
   if (superblock.error().code == ErrorCode::kUnsupported) {
     return std::string("a member of an EPLOG array of a newer version");
   }
+  auto known = KnownContent(fd, path, size_bytes);
+  if (!known.ok() || !known->empty()) {
+    return known;
+  }
   auto head = ReadRange(fd, 0, std::min(kLookBytes, size_bytes), path);
-  if (!head.ok()) {
-    return Fail(std::move(head).error());
-  }
-  for (const Signature& signature : kSignatures) {
-    if (Matches(signature, *head)) {
-      return std::string(signature.what);
-    }
-  }
+  EPLOG_TRY(head);
   const uint64_t tail_at = size_bytes > kLookBytes ? size_bytes - kLookBytes : 0;
   auto tail = ReadRange(fd, tail_at, std::min(kLookBytes, size_bytes), path);
   if (!tail.ok()) {
