@@ -313,15 +313,19 @@ Task<Status> ArrayImpl::ReadRange(const Volume& volume, uint64_t offset_bytes,
 
 Task<Status> ArrayImpl::ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
                                       std::span<std::byte> into) {
+  const bool direct = into.size() == core_.geometry.chunk_bytes &&
+                      reinterpret_cast<uintptr_t>(into.data()) % kBlockBytes == 0;
+  if (direct && buffered_.Latest(chunk) == nullptr) {
+    return reader_.ReadLatest(chunk, into);
+  }
+  return CopyChunkPart(chunk, offset_bytes, into);
+}
+
+Task<Status> ArrayImpl::CopyChunkPart(ChunkIndex chunk, uint64_t offset_bytes,
+                                      std::span<std::byte> into) {
   if (const std::byte* buffered = buffered_.Latest(chunk)) {
     std::memcpy(into.data(), buffered + offset_bytes, into.size());
     co_return OkStatus();
-  }
-  const bool direct = into.size() == core_.geometry.chunk_bytes &&
-                      reinterpret_cast<uintptr_t>(into.data()) % kBlockBytes == 0;
-  if (direct) {
-    Task<Status> read = reader_.ReadLatest(chunk, into);
-    co_return co_await read;
   }
   const Buffer whole = core_.pool.Get(core_.geometry.chunk_bytes);
   EPLOG_CO_AWAIT(reader_.ReadLatest(chunk, whole.span()));

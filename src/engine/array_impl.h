@@ -113,6 +113,7 @@ class ArrayImpl final : public Array {
   Task<Status> WriteRange(VolumeId volume, uint64_t offset_bytes, std::span<const std::byte> from);
   Task<Status> ReadRange(const Volume& volume, uint64_t offset_bytes, std::span<std::byte> into);
   Task<Status> ReadChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
+  Task<Status> CopyChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
   // What is pending and applied up to `upto`.
   Task<Status> CommitUpto(uint64_t upto, Progress progress);
   Task<void> CommitFlushed(uint64_t upto);

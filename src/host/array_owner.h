@@ -24,7 +24,7 @@ class ArrayOwner {
   // A device that is to join the array, if it is what was looked at by this path. It lives for as
   // long as the array holds it, and until CloseDevice was called for it.
   virtual Task<Result<Device*>> OpenDevice(std::string /*path*/, DeviceIdentity /*looked_at*/) {
-    co_return Fail(ErrorCode::kUnsupported, "no device can be opened here");
+    co_return Fail(ErrorCode::kInvalidArgument, "no device can be opened here");
   }
   // Whether it has joined or not, nobody here needs it any more.
   virtual void CloseDevice(Device& /*device*/) {}

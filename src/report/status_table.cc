@@ -46,7 +46,7 @@ std::string Bytes(const Json& json, std::string_view key) {
   return HumanBytes(Number(json, key));
 }
 
-std::string HumanSeconds(double seconds) {
+std::string RoundSeconds(double seconds) {
   if (seconds < 120) {
     return fmt::format("{:.1f} s", seconds);
   }
@@ -139,7 +139,7 @@ void ExposureLines(Out out, const Json& exposure) {
                    "  {} chunk{} ({}) await parity commit, the oldest since {}; {} log stripe{} "
                    "cover{} them\n",
                    pending, Plural(pending), Bytes(exposure, "pending_bytes"),
-                   HumanSeconds(Real(exposure, "oldest_pending_seconds")), stripes, Plural(stripes),
+                   RoundSeconds(Real(exposure, "oldest_pending_seconds")), stripes, Plural(stripes),
                    stripes == 1 ? "s" : "");
   }
   fmt::format_to(out, "  {} acknowledged and not yet flushed\n", Bytes(exposure, "unstable_bytes"));
@@ -224,7 +224,7 @@ std::string StatusTable(const Json& status) {
   const Json& rebuild = Part(status, "rebuild");
   if (rebuild.is_object() && !rebuild.empty()) {
     fmt::format_to(out, "rebuild {:.1f} %, {} to go at {}/s\n", Real(rebuild, "percent"),
-                   HumanSeconds(Real(rebuild, "eta_seconds")), Bytes(rebuild, "bytes_per_second"));
+                   RoundSeconds(Real(rebuild, "eta_seconds")), Bytes(rebuild, "bytes_per_second"));
     if (rebuild.contains("lost_bytes")) {
       fmt::format_to(out,
                      "  {} of it cannot be rebuilt: more of their stripes is wrong or missing "

@@ -175,6 +175,8 @@ TEST_F(CreatePlanTest, DevicesThatHoldDataNeedForce) {
   put(64 * kMib - 1, "x");
   ExpectRefused(request, ErrorCode::kExists, "holds data; --force overwrites it");
   put(0x438, "\x53\xEF");
+  put(0x45C, "\x04");  // with a journal,
+  put(0x460, "\x40");  // and extents
   ExpectRefused(request, ErrorCode::kExists, "holds an ext4 file system; --force overwrites it");
   request.force = true;
   const auto plan = PlanCreate(request);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/types.h"
 #include "tests/torture/content.h"
 
 namespace eplog::torture {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "base/types.h"
 
 namespace eplog::torture {
 namespace {

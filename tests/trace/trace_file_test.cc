@@ -10,7 +10,6 @@
 namespace eplog {
 namespace {
 
-using cli::TempDir;
 using trace_test::ReadBytes;
 using trace_test::Whole;
 

@@ -35,7 +35,7 @@ namespace eplog {
 
 struct Core {
   Core(EventLoop& event_loop, std::vector<Device*> devices, const Superblock& superblock,
-       const OpenOptions& open_options, EngineHooks* open_hooks)
+       const OpenOptions& open_options, EngineHooks* open_hooks = nullptr)
       : loop(event_loop),
         options(open_options),
         hooks(open_hooks != nullptr ? *open_hooks : no_hooks),

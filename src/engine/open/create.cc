@@ -159,7 +159,7 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   const Superblock superblock = NewSuperblock(*geometry, options, random);
   OpenOptions open_options;
   open_options.entropy = random.Next();
-  Core core(loop, devices, superblock, open_options, nullptr);
+  Core core(loop, devices, superblock, open_options);
   Appender appender(core);
   Flusher flusher(core, appender);
   Superblocks superblocks(core, superblock, std::vector<uint64_t>(devices.size(), 0), 0);

@@ -334,7 +334,7 @@ Status Recovery::CheckDamage() {
 void Recovery::MendInRam() {
   for (Mend& mend : mends_) {
     core_.found_wrong.erase({mend.device, mend.at});  // by another record it could be decoded
-    if (!mend.log) {
+    if (mend.kind == Mend::Kind::kSlot) {
       core_.members.Overlay(mend.device, mend.at, std::move(mend.bytes));
       continue;
     }

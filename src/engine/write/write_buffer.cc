@@ -78,22 +78,14 @@ Task<void> WriteBuffer::Close() {
 
 Task<Status> WriteBuffer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
                                         std::span<const std::byte> from) {
-  const Geometry& g = core_.geometry;
   if (!active() || writer_.IsWhole(stripe, offset_bytes, from.size())) {
-    Task<Status> write = writer_.WriteInStripe(stripe, offset_bytes, from);
-    co_return co_await write;
+    return writer_.WriteInStripe(stripe, offset_bytes, from);
   }
-  TaskGroup group(core_.loop);
-  while (!from.empty()) {
-    const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
-    const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, from.size());
-    const auto index = static_cast<uint32_t>(offset_bytes / g.chunk_bytes);
-    group.Start(WriteChunk(g.Chunk(stripe, index), in_chunk, from.first(length)));
-    from = from.subspan(length);
-    offset_bytes += length;
-  }
-  Task<Status> all = group.Wait();
-  co_return co_await all;
+  return writer_.ByChunk(
+      stripe, offset_bytes, from,
+      [this](ChunkIndex chunk, uint64_t in_chunk, std::span<const std::byte> part) {
+        return WriteChunk(chunk, in_chunk, part);
+      });
 }
 
 Task<Status> WriteBuffer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
@@ -117,10 +109,7 @@ Task<Status> WriteBuffer::WriteChunk(ChunkIndex chunk, uint64_t offset_bytes,
   const bool fresh =
       sizes_.stripes != 0 && !core_.state->HasPending(stripe) && core_.state->RowIsZero(stripe);
   if (!fresh && sizes_.device_chunks == 0) {
-    Task<Status> direct = writer_.WriteInStripe(
-        stripe,
-        core_.geometry.IndexInStripe(chunk) * uint64_t{core_.geometry.chunk_bytes} + offset_bytes,
-        from);
+    Task<Status> direct = writer_.WriteChunk(chunk, offset_bytes, from);
     co_return co_await direct;
   }
   const BufferedPtr buffered = chunks_.Prepare(chunk);

@@ -17,29 +17,13 @@ bool Aligned(const std::byte* data) {
 
 Task<Status> Writer::WriteInStripe(StripeIndex stripe, uint64_t offset_bytes,
                                    std::span<const std::byte> from) {
-  const Geometry& g = core_.geometry;
   if (IsWhole(stripe, offset_bytes, from.size())) {
-    Task<Status> whole = WriteStripe(stripe, from);
-    co_return co_await whole;
+    return WriteStripe(stripe, from);
   }
-  const uint64_t first = offset_bytes / g.chunk_bytes;
-  if ((offset_bytes + from.size() - 1) / g.chunk_bytes == first) {
-    Task<Status> one = WriteChunk(g.Chunk(stripe, static_cast<uint32_t>(first)),
-                                  offset_bytes - first * g.chunk_bytes, from);
-    co_return co_await one;
-  }
-  TaskGroup group(core_.loop);
-  while (!from.empty()) {
-    const uint64_t index = offset_bytes / g.chunk_bytes;
-    const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
-    const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, from.size());
-    group.Start(
-        WriteChunk(g.Chunk(stripe, static_cast<uint32_t>(index)), in_chunk, from.first(length)));
-    from = from.subspan(length);
-    offset_bytes += length;
-  }
-  Task<Status> all = group.Wait();
-  co_return co_await all;
+  return ByChunk(stripe, offset_bytes, from,
+                 [this](ChunkIndex chunk, uint64_t in_chunk, std::span<const std::byte> part) {
+                   return WriteChunk(chunk, in_chunk, part);
+                 });
 }
 
 bool Writer::IsWhole(StripeIndex stripe, uint64_t offset_bytes, uint64_t length_bytes) const {

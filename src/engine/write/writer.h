@@ -3,9 +3,11 @@
 // a part of a chunk reads its own chunk.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/core/core.h"
@@ -14,6 +16,7 @@
 #include "engine/log/appender.h"
 #include "engine/read/chunk_reader.h"
 #include "engine/write/buffered_chunks.h"
+#include "runtime/task_group.h"
 
 namespace eplog {
 
@@ -39,10 +42,26 @@ class Writer {
   // One writer a chunk, until its entry is applied.
   KeyedLocks chunks;
 
+  // Cuts a part of a stripe at its chunks, once for all who write: `write(chunk, offset in it,
+  // bytes)` makes the task of each. Of one chunk that is the task itself.
+  template <typename Write>
+  Task<Status> ByChunk(StripeIndex stripe, uint64_t offset_bytes, std::span<const std::byte> from,
+                       Write write) {
+    const Geometry& g = core_.geometry;
+    const uint64_t first = offset_bytes / g.chunk_bytes;
+    if ((offset_bytes + from.size() - 1) / g.chunk_bytes == first) {
+      return write(g.Chunk(stripe, static_cast<uint32_t>(first)),
+                   offset_bytes - first * g.chunk_bytes, from);
+    }
+    return Several(stripe, offset_bytes, from, std::move(write));
+  }
+
   // ---- pieces of it, for what comes out of buffers
   // May this range of a stripe be written with its parity at once?
   [[nodiscard]] bool IsWhole(StripeIndex stripe, uint64_t offset_bytes,
                              uint64_t length_bytes) const;
+  // A chunk, or a part of it, straight to the log.
+  Task<Status> WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::span<const std::byte> from);
   // A whole chunk whose lock the caller holds. Takes its slot and its promise from `grant`.
   Task<Status> WriteAdmitted(ChunkIndex chunk, Grant& grant, std::span<const std::byte> data);
   struct StripeLocks {
@@ -56,8 +75,23 @@ class Writer {
   [[nodiscard]] Admission::Need NeedOfStripe(StripeIndex stripe) const;
 
  private:
+  template <typename Write>
+  Task<Status> Several(StripeIndex stripe, uint64_t offset_bytes, std::span<const std::byte> from,
+                       Write write) {
+    const Geometry& g = core_.geometry;
+    TaskGroup group(core_.loop);
+    while (!from.empty()) {
+      const auto index = static_cast<uint32_t>(offset_bytes / g.chunk_bytes);
+      const uint64_t in_chunk = offset_bytes % g.chunk_bytes;
+      const uint64_t length = std::min<uint64_t>(g.chunk_bytes - in_chunk, from.size());
+      group.Start(write(g.Chunk(stripe, index), in_chunk, from.first(length)));
+      from = from.subspan(length);
+      offset_bytes += length;
+    }
+    Task<Status> all = group.Wait();
+    co_return co_await all;
+  }
   Task<Status> WriteStripe(StripeIndex stripe, std::span<const std::byte> from);
-  Task<Status> WriteChunk(ChunkIndex chunk, uint64_t offset_bytes, std::span<const std::byte> from);
   RowRecord MakeRow(StripeIndex stripe, Grant& grant, std::span<const std::byte* const> content,
                     std::vector<SlotWrite>& writes);
 
