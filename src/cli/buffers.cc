@@ -12,7 +12,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "buffers";
+constexpr char kBuffersVerb[] = "buffers";
 
 struct BuffersCommand {
   std::string array;
@@ -21,21 +21,22 @@ struct BuffersCommand {
 };
 
 int RunBuffers(const BuffersCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kBuffersVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kBuffersVerb, file.error());
   }
-  const auto done = AskServer(*file, {{"verb", kVerb},
+  const auto done = AskServer(*file, {{"verb", kBuffersVerb},
                                       {"device_chunks", command.device_buffer},
                                       {"stripes", command.stripe_buffer}});
   if (!done.ok() && done.error().code == ErrorCode::kNotFound) {
-    return ReportError(kVerb, Error{ErrorCode::kNotFound,
-                                    fmt::format("{} is not mounted: mount it with --device-buffer "
+    return ReportError(
+        kBuffersVerb,
+        Error{ErrorCode::kNotFound, fmt::format("{} is not mounted: mount it with --device-buffer "
                                                 "and --stripe-buffer",
                                                 file->Argument().string())});
   }
   if (!done.ok()) {
-    return ReportError(kVerb, done.error());
+    return ReportError(kBuffersVerb, done.error());
   }
   Print(fmt::format("buffers of '{}': {} chunks an SSD for updates, {} stripes for new data",
                     file->name, command.device_buffer, command.stripe_buffer));
@@ -46,8 +47,8 @@ int RunBuffers(const BuffersCommand& command) {
 
 void AddBuffers(Parser app, Run& run) {
   auto command = std::make_shared<BuffersCommand>();
-  Parser verb =
-      app.AddVerb(kVerb, "set the write buffers of a mounted array; what is not named is off");
+  Parser verb = app.AddVerb(kBuffersVerb,
+                            "set the write buffers of a mounted array; what is not named is off");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.Add("--device-buffer", command->device_buffer, "chunks of each SSD for updates")
       .TypeName("CHUNKS")

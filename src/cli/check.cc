@@ -15,7 +15,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "check";
+constexpr char kCheckVerb[] = "check";
 
 struct CheckCommand {
   std::string array;
@@ -38,11 +38,11 @@ Result<Findings> Check(const ArrayFile& file) {
   }
   MemberOptions options;
   options.read_only = true;
-  auto session = Session::Open(kVerb, file, options);
+  auto session = Session::Open(kCheckVerb, file, options);
   if (!session.ok()) {
     return Fail(std::move(session).error());
   }
-  ProgressBar bar(kVerb, "checking", ProgressBar::Unit::kCount);
+  ProgressBar bar(kCheckVerb, "checking", ProgressBar::Unit::kCount);
   auto report = (*session)->Run((*session)->array().Check(bar.Sink()));
   if (!report.ok()) {
     return Fail(std::move(report).error());
@@ -60,13 +60,13 @@ Json ToJson(const ArrayFile& file, const Findings& findings) {
 }
 
 int RunCheck(const CheckCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kCheckVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kCheckVerb, file.error());
   }
   auto findings = Check(*file);
   if (!findings.ok()) {
-    return ReportError(kVerb, findings.error());
+    return ReportError(kCheckVerb, findings.error());
   }
   const Json json = ToJson(*file, *findings);
   if (command.json) {
@@ -81,8 +81,8 @@ int RunCheck(const CheckCommand& command) {
 
 void AddCheck(Parser app, Run& run) {
   auto command = std::make_shared<CheckCommand>();
-  Parser verb =
-      app.AddVerb(kVerb, "check everything on an unmounted array; exit status 3 if it found any");
+  Parser verb = app.AddVerb(
+      kCheckVerb, "check everything on an unmounted array; exit status 3 if it found any");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.AddFlag("--json", command->json, kJsonHelp);
   verb.Footer("Example:\n  eplog check ./array");

@@ -12,22 +12,23 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "checkpoint";
+constexpr char kCheckpointVerb[] = "checkpoint";
 
 int RunCheckpoint(const std::string& argument) {
-  auto file = FindArray(kVerb, argument);
+  auto file = FindArray(kCheckpointVerb, argument);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kCheckpointVerb, file.error());
   }
-  ProgressBar bar(kVerb, "writing a checkpoint", ProgressBar::Unit::kCount);
+  ProgressBar bar(kCheckpointVerb, "writing a checkpoint", ProgressBar::Unit::kCount);
   const auto offline = [](Session& session) -> Result<Json> {
     EPLOG_TRY(session.Run(session.array().Checkpoint(CheckpointKind::kAuto)));
     return Json();
   };
-  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  const auto done =
+      AskOrOpen(kCheckpointVerb, *file, {{"verb", kCheckpointVerb}}, offline, bar.Sink());
   bar.Finish();
   if (!done.ok()) {
-    return ReportError(kVerb, done.error());
+    return ReportError(kCheckpointVerb, done.error());
   }
   Print(fmt::format("wrote a checkpoint of '{}'", file->name));
   return kDone;
@@ -37,7 +38,8 @@ int RunCheckpoint(const std::string& argument) {
 
 void AddCheckpoint(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  Parser verb = app.AddVerb(kVerb, "write a checkpoint of the metadata now; durable on return");
+  Parser verb =
+      app.AddVerb(kCheckpointVerb, "write a checkpoint of the metadata now; durable on return");
   verb.Add("ARRAY", *argument, kArrayHelp).Required();
   verb.Footer("Example:\n  eplog checkpoint ./array");
   verb.OnChosen([argument, &run] { run = [argument] { return RunCheckpoint(*argument); }; });

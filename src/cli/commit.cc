@@ -12,22 +12,22 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "commit";
+constexpr char kCommitVerb[] = "commit";
 
 int RunCommit(const std::string& argument) {
-  auto file = FindArray(kVerb, argument);
+  auto file = FindArray(kCommitVerb, argument);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kCommitVerb, file.error());
   }
-  ProgressBar bar(kVerb, "committing", ProgressBar::Unit::kCount);
+  ProgressBar bar(kCommitVerb, "committing", ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
     EPLOG_TRY(session.Run(session.array().Commit(bar.Sink())));
     return Json();
   };
-  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  const auto done = AskOrOpen(kCommitVerb, *file, {{"verb", kCommitVerb}}, offline, bar.Sink());
   bar.Finish();
   if (!done.ok()) {
-    return ReportError(kVerb, done.error());
+    return ReportError(kCommitVerb, done.error());
   }
   Print(fmt::format("committed '{}': the parity on its SSDs covers all data", file->name));
   return kDone;
@@ -37,7 +37,8 @@ int RunCommit(const std::string& argument) {
 
 void AddCommit(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  Parser verb = app.AddVerb(kVerb, "commit parity for all pending updates now; durable on return");
+  Parser verb =
+      app.AddVerb(kCommitVerb, "commit parity for all pending updates now; durable on return");
   verb.Add("ARRAY", *argument, kArrayHelp).Required();
   verb.Footer("Example:\n  eplog commit ./array");
   verb.OnChosen([argument, &run] { run = [argument] { return RunCommit(*argument); }; });

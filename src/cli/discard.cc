@@ -13,23 +13,23 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "discard";
+constexpr char kDiscardVerb[] = "discard";
 
 int RunDiscard(const std::string& argument) {
-  auto file = FindArray(kVerb, argument);
+  auto file = FindArray(kDiscardVerb, argument);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kDiscardVerb, file.error());
   }
-  ProgressBar bar(kVerb, "discarding free slots", ProgressBar::Unit::kCount);
+  ProgressBar bar(kDiscardVerb, "discarding free slots", ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
     auto bytes = session.Run(session.array().DiscardFree(bar.Sink()));
     EPLOG_TRY(bytes);
     return Json{{"bytes", *bytes}};
   };
-  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}}, offline, bar.Sink());
+  const auto done = AskOrOpen(kDiscardVerb, *file, {{"verb", kDiscardVerb}}, offline, bar.Sink());
   bar.Finish();
   if (!done.ok()) {
-    return ReportError(kVerb, done.error());
+    return ReportError(kDiscardVerb, done.error());
   }
   const uint64_t bytes = done->value("bytes", uint64_t{0});
   Print(bytes == 0
@@ -45,7 +45,7 @@ int RunDiscard(const std::string& argument) {
 
 void AddDiscard(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
-  Parser verb = app.AddVerb(kVerb, "tell the SSDs of all free slots (TRIM)");
+  Parser verb = app.AddVerb(kDiscardVerb, "tell the SSDs of all free slots (TRIM)");
   verb.Add("ARRAY", *argument, kArrayHelp).Required();
   verb.Footer("Example:\n  eplog discard ./array");
   verb.OnChosen([argument, &run] { run = [argument] { return RunDiscard(*argument); }; });

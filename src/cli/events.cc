@@ -17,7 +17,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "events";
+constexpr char kEventsVerb[] = "events";
 constexpr auto kLook = std::chrono::milliseconds(200);
 
 // Prints the whole lines from `at` on; where the next begins.
@@ -47,9 +47,9 @@ std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
 }
 
 int RunEvents(const std::string& argument, bool follow) {
-  auto file = FindArray(kVerb, argument);
+  auto file = FindArray(kEventsVerb, argument);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kEventsVerb, file.error());
   }
   const std::string path = EventsPath(*file);
   PrintFrom(path + ".1", 0);
@@ -65,7 +65,7 @@ int RunEvents(const std::string& argument, bool follow) {
 void AddEvents(Parser app, Run& run) {
   auto argument = std::make_shared<std::string>();
   auto follow = std::make_shared<bool>(false);
-  Parser verb = app.AddVerb(kVerb, "what happened to an array, as JSON lines, oldest first");
+  Parser verb = app.AddVerb(kEventsVerb, "what happened to an array, as JSON lines, oldest first");
   verb.Add("ARRAY", *argument, kArrayHelp).Required();
   verb.AddFlag("--follow", *follow, "go on with what happens");
   verb.Footer("Example:\n  eplog events ./array --follow");

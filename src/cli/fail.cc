@@ -15,7 +15,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "fail";
+constexpr char kFailVerb[] = "fail";
 
 struct FailCommand {
   std::string array;
@@ -24,7 +24,7 @@ struct FailCommand {
   bool json = false;
 };
 
-std::string PlanText(const ArrayFile& file, const Json& plan) {
+std::string FailPlanText(const ArrayFile& file, const Json& plan) {
   const std::string name = plan.value("device", "");
   const auto chunks = plan.value("chunks_losing_copy", uint64_t{0});
   const auto commit = plan.value("commit_chunks", uint64_t{0});
@@ -42,26 +42,26 @@ std::string PlanText(const ArrayFile& file, const Json& plan) {
 }
 
 int DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
-  const auto plan = PlanChange(kVerb, file, {{"change", kVerb}, {"device", index}});
+  const auto plan = PlanChange(kFailVerb, file, {{"change", kFailVerb}, {"device", index}});
   if (!plan.ok()) {
-    return ReportError(kVerb, plan.error());
+    return ReportError(kFailVerb, plan.error());
   }
   if (command.json) {
     PrintJson(*plan);
   } else {
-    Print(PlanText(file, *plan));
+    Print(FailPlanText(file, *plan));
   }
   return kDone;
 }
 
 int RunFail(const FailCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kFailVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kFailVerb, file.error());
   }
   const auto index = MemberIndex(*file, command.device);
   if (!index.ok()) {
-    return ReportError(kVerb, index.error());
+    return ReportError(kFailVerb, index.error());
   }
   if (command.dry_run) {
     return DryRun(command, *file, *index);
@@ -70,9 +70,9 @@ int RunFail(const FailCommand& command) {
     EPLOG_TRY(session.Run(session.array().FailDevice(*index, "failed by hand")));
     return Json();
   };
-  const auto done = AskOrOpen(kVerb, *file, {{"verb", kVerb}, {"device", *index}}, offline);
+  const auto done = AskOrOpen(kFailVerb, *file, {{"verb", kFailVerb}, {"device", *index}}, offline);
   if (!done.ok()) {
-    return ReportError(kVerb, done.error());
+    return ReportError(kFailVerb, done.error());
   }
   const std::string name = MemberName(*file, *index);
   Print(
@@ -86,7 +86,7 @@ int RunFail(const FailCommand& command) {
 
 void AddFail(Parser app, Run& run) {
   auto command = std::make_shared<FailCommand>();
-  Parser verb = app.AddVerb(kVerb, "take a device out of the array, as if it had failed");
+  Parser verb = app.AddVerb(kFailVerb, "take a device out of the array, as if it had failed");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.Add("DEVICE", command->device, kDeviceHelp).Required();
   AddDryRun(verb, command->dry_run, command->json);

@@ -14,7 +14,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "inject";
+constexpr char kInjectVerb[] = "inject";
 
 struct InjectCommand {
   std::string array;
@@ -29,7 +29,7 @@ struct InjectCommand {
 };
 
 Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
-  Json request = {{"verb", kVerb}};
+  Json request = {{"verb", kInjectVerb}};
   if (command.device == "clear") {
     return request;
   }
@@ -55,13 +55,13 @@ Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
 }
 
 int RunInject(const InjectCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kInjectVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kInjectVerb, file.error());
   }
   const auto request = RequestOf(command, *file);
   if (!request.ok()) {
-    return ReportError(kVerb, request.error());
+    return ReportError(kInjectVerb, request.error());
   }
   const auto done = AskServer(*file, *request);
   if (!done.ok()) {
@@ -72,7 +72,7 @@ int RunInject(const InjectCommand& command) {
           "it: eplog mount {} DIR first",
           file->name, ShellWord(command.array));
     }
-    return ReportError(kVerb, error);
+    return ReportError(kInjectVerb, error);
   }
   Print(command.device == "clear"
             ? fmt::format("'{}' has no injected faults any more", file->name)
@@ -86,7 +86,7 @@ int RunInject(const InjectCommand& command) {
 void AddInject(Parser app, Run& run) {
   auto command = std::make_shared<InjectCommand>();
   Parser verb = app.AddVerb(
-      kVerb, "faults on a member of a mounted array, to rehearse a failure before it comes");
+      kInjectVerb, "faults on a member of a mounted array, to rehearse a failure before it comes");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.Add("DEVICE", command->device, std::string(kDeviceHelp) + "; or 'clear'").Required();
   verb.Add("--read-error", command->read_error, "share of reads that fail")

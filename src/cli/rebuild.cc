@@ -19,7 +19,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "rebuild";
+constexpr char kRebuildVerb[] = "rebuild";
 constexpr auto kLook = std::chrono::milliseconds(200);
 
 using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
@@ -135,7 +135,7 @@ Result<Left> Mounted(const ArrayFile& file, const ProgressFn& progress) {
 
 Result<Left> NotMounted(const ArrayFile& file, const RebuildPace& pace,
                         const ProgressFn& progress) {
-  auto session = Session::Open(kVerb, file, MemberOptions{});
+  auto session = Session::Open(kRebuildVerb, file, MemberOptions{});
   if (!session.ok()) {
     return Fail(std::move(session).error());
   }
@@ -164,25 +164,25 @@ struct RebuildCommand {
 
 int RunRebuild(const RebuildCommand& command) {
   const std::string& argument = command.array;
-  auto file = FindArray(kVerb, argument);
+  auto file = FindArray(kRebuildVerb, argument);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kRebuildVerb, file.error());
   }
   const auto pace = ParsePace(command.pace.empty() ? "gentle" : command.pace);
   if (!pace.ok()) {
-    return ReportError(kVerb, pace.error());
+    return ReportError(kRebuildVerb, pace.error());
   }
   const bool mounted = FindServer(*file).has_value();
   if (mounted && !command.pace.empty()) {
     if (const Status set = SetPaceOfServer(*file, *pace); !set.ok()) {
-      return ReportError(kVerb, set.error());
+      return ReportError(kRebuildVerb, set.error());
     }
   }
-  ProgressBar bar(kVerb, "rebuilding", ProgressBar::Unit::kCount);
+  ProgressBar bar(kRebuildVerb, "rebuilding", ProgressBar::Unit::kCount);
   const auto left = mounted ? Mounted(*file, bar.Sink()) : NotMounted(*file, *pace, bar.Sink());
   bar.Finish();
   if (!left.ok()) {
-    return ReportError(kVerb, left.error());
+    return ReportError(kRebuildVerb, left.error());
   }
   if (left->only_lost) {
     Print(
@@ -204,8 +204,9 @@ int RunRebuild(const RebuildCommand& command) {
 
 void AddRebuild(Parser app, Run& run) {
   auto command = std::make_shared<RebuildCommand>();
-  Parser verb = app.AddVerb(
-      kVerb, "wait until replaced devices are rebuilt, with progress; does it if not mounted");
+  Parser verb =
+      app.AddVerb(kRebuildVerb,
+                  "wait until replaced devices are rebuilt, with progress; does it if not mounted");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.Add("--pace", command->pace,
            "gentle: requests come first (the default); full: as fast as it goes; a size: "

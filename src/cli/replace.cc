@@ -29,7 +29,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "replace";
+constexpr char kReplaceVerb[] = "replace";
 
 struct ReplaceCommand {
   std::string array;
@@ -134,7 +134,7 @@ Status Replace(const ReplaceCommand& command, const ArrayFile& file, uint32_t in
   } else {
     const auto bytes = SizeNeeded(file, index);
     EPLOG_TRY(bytes);
-    EPLOG_TRY(made.Make(kVerb, file, *bytes, command.make_file));
+    EPLOG_TRY(made.Make(kReplaceVerb, file, *bytes, command.make_file));
     looked_at = made.probed();
   }
   const std::string name = MemberName(file, index);
@@ -147,11 +147,11 @@ Status Replace(const ReplaceCommand& command, const ArrayFile& file, uint32_t in
     made.Keep();
     return WriteDown(session, Move(name, path));
   };
-  const Json request = {{"verb", kVerb},
+  const Json request = {{"verb", kReplaceVerb},
                         {"device", index},
                         {"path", path.string()},
                         {"identity", IdentityToJson(looked_at.identity)}};
-  const auto done = AskOrOpen(kVerb, file, request, offline);
+  const auto done = AskOrOpen(kReplaceVerb, file, request, offline);
   EPLOG_TRY(done);
   made.Keep();
   return CheckWritten(*done, fmt::format("{} is {} of '{}'", path.string(), name, file.name));
@@ -198,8 +198,8 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
     device = std::move(*checked);
     EPLOG_TRY(CheckFree(path));
   }
-  auto plan = PlanChange(kVerb, file,
-                         {{"change", kVerb},
+  auto plan = PlanChange(kReplaceVerb, file,
+                         {{"change", kReplaceVerb},
                           {"device", index},
                           {"path", path.string()},
                           {"identity", IdentityToJson(device.probed.identity)},
@@ -211,7 +211,7 @@ Result<Json> Plan(const ReplaceCommand& command, const ArrayFile& file, uint32_t
   return plan;
 }
 
-std::string PlanText(const ArrayFile& file, const Json& plan) {
+std::string ReplacePlanText(const ArrayFile& file, const Json& plan) {
   const Json& replacement = plan.at("replacement");
   const std::string path = replacement.value("path", "");
   const std::string size = HumanBytes(replacement.value("size_bytes", uint64_t{0}));
@@ -237,32 +237,32 @@ int DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
            const std::filesystem::path& path) {
   const auto plan = Plan(command, file, index, path);
   if (!plan.ok()) {
-    return ReportError(kVerb, plan.error());
+    return ReportError(kReplaceVerb, plan.error());
   }
   if (command.json) {
     PrintJson(*plan);
   } else {
-    Print(PlanText(file, *plan));
+    Print(ReplacePlanText(file, *plan));
   }
   return kDone;
 }
 
 int RunReplace(const ReplaceCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kReplaceVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kReplaceVerb, file.error());
   }
   const auto index = MemberIndex(*file, command.device);
   if (!index.ok()) {
-    return ReportError(kVerb, index.error());
+    return ReportError(kReplaceVerb, index.error());
   }
   const auto resolved = ResolveTyped(command.path);
   if (!resolved.ok()) {
-    return ReportError(kVerb, resolved.error());
+    return ReportError(kReplaceVerb, resolved.error());
   }
   const std::filesystem::path& path = *resolved;
   if (const Status can = CheckChangeable(*file, Move(MemberName(*file, *index), path)); !can.ok()) {
-    return ReportError(kVerb, can.error());
+    return ReportError(kReplaceVerb, can.error());
   }
   if (command.dry_run) {
     return DryRun(command, *file, *index, path);
@@ -270,7 +270,7 @@ int RunReplace(const ReplaceCommand& command) {
   const bool served = FindServer(*file).has_value();
   const Status replaced = Replace(command, *file, *index, path);
   if (!replaced.ok()) {
-    return ReportError(kVerb, replaced.error());
+    return ReportError(kReplaceVerb, replaced.error());
   }
   Print(fmt::format("{} is {} of '{}' now and is being rebuilt{}\nnext: eplog status {}",
                     command.path, MemberName(*file, *index), file->name,
@@ -282,7 +282,8 @@ int RunReplace(const ReplaceCommand& command) {
 
 void AddReplace(Parser app, Run& run) {
   auto command = std::make_shared<ReplaceCommand>();
-  Parser verb = app.AddVerb(kVerb, "put a new device in the place of a failed or missing one");
+  Parser verb =
+      app.AddVerb(kReplaceVerb, "put a new device in the place of a failed or missing one");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.Add("DEVICE", command->device, kDeviceHelp).Required();
   verb.Add("NEW", command->path,

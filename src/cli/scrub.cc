@@ -21,7 +21,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "scrub";
+constexpr char kScrubVerb[] = "scrub";
 
 struct ScrubCommand {
   std::string array;
@@ -47,9 +47,9 @@ Json LastScrub(const ArrayFile& file) {
 }
 
 int DryRun(const ScrubCommand& command, const ArrayFile& file) {
-  auto plan = PlanChange(kVerb, file, {{"change", kVerb}});
+  auto plan = PlanChange(kScrubVerb, file, {{"change", kScrubVerb}});
   if (!plan.ok()) {
-    return ReportError(kVerb, plan.error());
+    return ReportError(kScrubVerb, plan.error());
   }
   (*plan)["last"] = LastScrub(file);
   if (command.json) {
@@ -79,13 +79,13 @@ Result<Json> Look(const ArrayFile& file, const Json& request,
       mark->Keep(newest);
     }
   };
-  return AskOrLook(kVerb, file, request, offline, open, bar.Sink());
+  return AskOrLook(kScrubVerb, file, request, offline, open, bar.Sink());
 }
 
 int RunScrub(const ScrubCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kScrubVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kScrubVerb, file.error());
   }
   if (command.dry_run) {
     return DryRun(command, *file);
@@ -93,19 +93,20 @@ int RunScrub(const ScrubCommand& command) {
   if (command.restart) {
     ForgetScrubMark(*file);
   }
-  ProgressBar bar(kVerb, command.repair ? "scrubbing and healing" : "scrubbing",
+  ProgressBar bar(kScrubVerb, command.repair ? "scrubbing and healing" : "scrubbing",
                   ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
     auto report = session.Run(session.array().Scrub(command.repair, bar.Sink()));
     EPLOG_TRY(report);
     return ReportToJson(*report, session.array().GetStatus());
   };
-  const Json request = {{"verb", kVerb}, {"repair", command.repair}, {"restart", command.restart}};
-  const auto report = command.repair ? AskOrOpen(kVerb, *file, request, offline, bar.Sink())
+  const Json request = {
+      {"verb", kScrubVerb}, {"repair", command.repair}, {"restart", command.restart}};
+  const auto report = command.repair ? AskOrOpen(kScrubVerb, *file, request, offline, bar.Sink())
                                      : Look(*file, request, offline, bar);
   bar.Finish();
   if (!report.ok()) {
-    return ReportError(kVerb, report.error());
+    return ReportError(kScrubVerb, report.error());
   }
   const bool mendable =
       report->value("problems_found", uint64_t{0}) > report->value("lost", uint64_t{0});
@@ -137,7 +138,7 @@ int RunScrub(const ScrubCommand& command) {
 void AddScrub(Parser app, Run& run) {
   auto command = std::make_shared<ScrubCommand>();
   Parser verb = app.AddVerb(
-      kVerb, "read and verify everything, mounted or not; exit status 3 if anything is wrong");
+      kScrubVerb, "read and verify everything, mounted or not; exit status 3 if anything is wrong");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   Option repair =
       verb.AddFlag("--repair", command->repair, "write what is wrong anew, from redundancy");

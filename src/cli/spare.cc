@@ -25,7 +25,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "spare";
+constexpr char kSpareVerb[] = "spare";
 
 struct SpareCommand {
   std::string array;
@@ -253,7 +253,7 @@ Status Remove(const SpareCommand& command, const ArrayFile& file) {
 using Action = Status (*)(const SpareCommand&, const ArrayFile&);
 
 void Bind(Parser verb, const std::shared_ptr<SpareCommand>& command, Run& run, Action action) {
-  const std::string name = fmt::format("{} {}", kVerb, verb.name());
+  const std::string name = fmt::format("{} {}", kSpareVerb, verb.name());
   verb.OnChosen([command, &run, action, name] {
     run = [command, action, name] {
       const auto file = FindArray(name, command->array);
@@ -270,7 +270,8 @@ void Bind(Parser verb, const std::shared_ptr<SpareCommand>& command, Run& run, A
 
 void AddSpare(Parser app, Run& run) {
   auto command = std::make_shared<SpareCommand>();
-  Parser spare = app.AddVerb(kVerb, "devices that step in by themselves when the array loses one");
+  Parser spare =
+      app.AddVerb(kSpareVerb, "devices that step in by themselves when the array loses one");
   spare.RequireVerb();
   spare.Footer(
       "While the array is mounted, the smallest spare that fits takes the place of a device that "

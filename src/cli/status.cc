@@ -16,7 +16,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "status";
+constexpr char kStatusVerb[] = "status";
 
 struct StatusCommand {
   std::string array;
@@ -81,9 +81,9 @@ void PrintLost(const ArrayFile& file, const Json& lost) {
 }
 
 int RunLost(const ArrayFile& file, bool json) {
-  const auto lost = ReadLost(kVerb, file);
+  const auto lost = ReadLost(kStatusVerb, file);
   if (!lost.ok()) {
-    return ReportError(kVerb, lost.error());
+    return ReportError(kStatusVerb, lost.error());
   }
   if (json) {
     PrintJson(*lost);
@@ -96,16 +96,16 @@ int RunLost(const ArrayFile& file, bool json) {
 }
 
 int RunStatus(const StatusCommand& command) {
-  auto file = FindArray(kVerb, command.array);
+  auto file = FindArray(kStatusVerb, command.array);
   if (!file.ok()) {
-    return ReportError(kVerb, file.error());
+    return ReportError(kStatusVerb, file.error());
   }
   if (command.lost) {
     return RunLost(*file, command.json);
   }
-  auto status = ReadStatus(kVerb, *file);
+  auto status = ReadStatus(kStatusVerb, *file);
   if (!status.ok()) {
-    return ReportError(kVerb, status.error());
+    return ReportError(kStatusVerb, status.error());
   }
   FillPaths(*file, *status);
   AddSpares(*file, *status);
@@ -127,7 +127,7 @@ int RunStatus(const StatusCommand& command) {
 void AddStatus(Parser app, Run& run) {
   auto command = std::make_shared<StatusCommand>();
   Parser verb =
-      app.AddVerb(kVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
+      app.AddVerb(kStatusVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.AddFlag("--json", command->json, kJsonHelp);
   verb.AddFlag("--lost", command->lost,

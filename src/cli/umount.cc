@@ -28,7 +28,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "umount";
+constexpr char kUmountVerb[] = "umount";
 constexpr int kWaitForEndMs = 60'000;
 constexpr int kTriesWhileDying = 50;
 constexpr int kTriesInTurn = 200;
@@ -74,7 +74,7 @@ bool IsMounted(const Server& server) {
 // The members are free when the process has ended.
 Status TellUnmounted(const Server& server, const OtherProcess& process) {
   if (!process.WaitForEnd(kWaitForEndMs)) {
-    Warn(kVerb, fmt::format("all is durable, but process {} still runs", server.pid));
+    Warn(kUmountVerb, fmt::format("all is durable, but process {} still runs", server.pid));
   }
   Print(fmt::format("unmounted '{}' from {}", server.name, server.directory));
   return OkStatus();
@@ -85,7 +85,7 @@ Status TellUnmounted(const Server& server, const OtherProcess& process) {
 // for durable.
 Status EndServing(ServerLink link, const Connecting& connect) {
   OtherProcess process(link.server.pid);
-  auto closed = link.client.Request({{"verb", kVerb}});
+  auto closed = link.client.Request({{"verb", kUmountVerb}});
   for (int i = 0; i < kTriesInTurn && !closed.ok() && link.client.sent_away(); ++i) {
     ::usleep(kTryEveryUs);  // too many ask at once
     auto again = Connect(connect);
@@ -97,7 +97,7 @@ Status EndServing(ServerLink link, const Connecting& connect) {
     }
     link = std::move(*again);
     process = OtherProcess(link.server.pid);
-    closed = link.client.Request({{"verb", kVerb}});
+    closed = link.client.Request({{"verb", kUmountVerb}});
   }
   if (!closed.ok() && IsMounted(link.server)) {
     return Fail(closed.error());
@@ -159,12 +159,12 @@ Status UnmountArray(const ArrayFile& array, const std::string& typed) {
 }
 
 Status Unmount(const std::string& typed) {
-  CutMountsOfTheDying(kVerb);
+  CutMountsOfTheDying(kUmountVerb);
   const auto resolved = Bounded<std::string>(typed, [typed] { return ResolveMountpoint(typed); });
   if (const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt) {
     return UnmountDirectory(*mount);
   }
-  const auto array = FindArray(kVerb, typed);
+  const auto array = FindArray(kUmountVerb, typed);
   if (array.ok()) {
     return UnmountArray(*array, typed);
   }
@@ -180,13 +180,13 @@ Status Unmount(const std::string& typed) {
 
 void AddUmount(Parser app, Run& run) {
   auto where = std::make_shared<std::string>();
-  Parser verb = app.AddVerb(kVerb, "end a mount; returns when everything is durable");
+  Parser verb = app.AddVerb(kUmountVerb, "end a mount; returns when everything is durable");
   verb.Add("DIR", *where, "where it is mounted, or the array").Required();
   verb.Footer("Example:\n  eplog umount ./mnt");
   verb.OnChosen([where, &run] {
     run = [where] {
       const Status done = Unmount(*where);
-      return done.ok() ? kDone : ReportError(kVerb, done.error());
+      return done.ok() ? kDone : ReportError(kUmountVerb, done.error());
     };
   });
 }

@@ -19,7 +19,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr char kVerb[] = "volume";
+constexpr char kVolumeVerb[] = "volume";
 
 struct VolumeCommand {
   std::string array;
@@ -191,7 +191,7 @@ void PrintResize(const VolumeCommand& command, const Json& volume, uint64_t new_
 }
 
 Status PlanResize(const VolumeCommand& command, const ArrayFile& file, uint64_t new_size) {
-  const auto list = ListVolumes(kVerb, file);
+  const auto list = ListVolumes(kVolumeVerb, file);
   EPLOG_TRY(list);
   const auto volume = PickVolume(*list, command.name);
   EPLOG_TRY(volume);
@@ -258,7 +258,7 @@ Status Delete(const VolumeCommand& command, const ArrayFile& file) {
 using Action = Status (*)(const VolumeCommand&, const ArrayFile&);
 
 void Bind(Parser verb, const std::shared_ptr<VolumeCommand>& command, Run& run, Action action) {
-  const std::string name = fmt::format("{} {}", kVerb, verb.name());
+  const std::string name = fmt::format("{} {}", kVolumeVerb, verb.name());
   verb.OnChosen([command, &run, action, name] {
     run = [command, action, name] {
       return WithArray(name, command->array,
@@ -271,7 +271,8 @@ void Bind(Parser verb, const std::shared_ptr<VolumeCommand>& command, Run& run, 
 
 void AddVolume(Parser app, Run& run) {
   auto command = std::make_shared<VolumeCommand>();
-  Parser volume = app.AddVerb(kVerb, "create, list, resize and delete volumes, mounted or not");
+  Parser volume =
+      app.AddVerb(kVolumeVerb, "create, list, resize and delete volumes, mounted or not");
   volume.RequireVerb();
   volume.Footer("Example:\n  eplog volume create ./array data 10G");
 

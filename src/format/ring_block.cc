@@ -11,7 +11,7 @@
 namespace eplog {
 namespace {
 
-tl::unexpected<Error> Wrong(const char* what) {
+tl::unexpected<Error> WrongBlock(const char* what) {
   return Fail(ErrorCode::kCorrupt, std::string("journal ring block: ") + what);
 }
 
@@ -23,12 +23,12 @@ Status DecodeHeaders(std::span<const std::byte> payload, const Uuid& array,
     if (!header.ok()) {
       Error error = std::move(header).error();
       if (error.code == ErrorCode::kNotFound) {
-        return Wrong("bytes that are no entry");
+        return WrongBlock("bytes that are no entry");
       }
       return Fail(std::move(error));
     }
     if (!block.headers.empty() && header->sequence <= block.headers.back().sequence) {
-      return Wrong("entries out of order");
+      return WrongBlock("entries out of order");
     }
     block.headers.push_back(std::move(*header));
     payload = payload.subspan(used);
@@ -83,17 +83,17 @@ Result<RingBlockHead> DecodeRingBlockHead(std::span<const std::byte> in, const U
     return Fail(ErrorCode::kNotFound, "no ring block");
   }
   if (wire::CrcAround(in, offsetof(wire::RingBytes, crc)) != head.crc) {
-    return Wrong("wrong CRC");
+    return WrongBlock("wrong CRC");
   }
   if (head.number >= wire::kMostNumber) {
-    return Wrong("a number that none is counted up to");
+    return WrongBlock("a number that none is counted up to");
   }
   if (head.ssd != ssd.value || head.ssd >= geometry.n) {
-    return Wrong("belongs to another SSD");
+    return WrongBlock("belongs to another SSD");
   }
   if (head.count == 0 || head.count > head.payload_bytes / sizeof(wire::EntryBytes) ||
       head.payload_bytes > kMaxEntryHeaderBytes) {
-    return Wrong("impossible length");
+    return WrongBlock("impossible length");
   }
   return RingBlockHead{head.number, head.last_sequence};
 }
@@ -109,7 +109,7 @@ Result<RingBlock> DecodeRingBlock(std::span<const std::byte> in, const Uuid& arr
   EPLOG_TRY(DecodeHeaders(in.subspan(sizeof(head), head.payload_bytes), array, geometry, block));
   if (block.headers.size() != head.count || block.headers.front().sequence != head.first_sequence ||
       block.headers.back().sequence != head.last_sequence) {
-    return Wrong("does not hold the entries that it names");
+    return WrongBlock("does not hold the entries that it names");
   }
   return block;
 }

@@ -135,7 +135,7 @@ void PutColumn(Appender& out, const Column& column) {
   }
 }
 
-tl::unexpected<Error> Wrong(const char* what) {
+tl::unexpected<Error> WrongRun(const char* what) {
   return Fail(ErrorCode::kCorrupt, std::string("checkpoint run: ") + what);
 }
 
@@ -151,7 +151,7 @@ class ItemReader {
   Status Read(bool& ended) {
     const uint8_t type = in_.U8();
     if (!in_.ok()) {
-      return Wrong("its end is missing");
+      return WrongRun("its end is missing");
     }
     ended = static_cast<ItemType>(type) == ItemType::kEnd;
     return ended ? OkStatus() : ReadItem(static_cast<ItemType>(type));
@@ -260,7 +260,7 @@ class ItemReader {
       }
     }
     if (!in_.ok()) {
-      return Wrong("rows that cannot be");
+      return WrongRun("rows that cannot be");
     }
     visitor_.RowGroup(group, words_);
     return OkStatus();
@@ -271,7 +271,7 @@ class ItemReader {
     const uint64_t mask = in_.U64();
     const uint32_t stripes = StripesOfGroup(geometry_, group);
     if (!in_.ok() || mask == 0 || (stripes < 64 && mask >> stripes != 0)) {
-      return Wrong("rows that cannot be");
+      return WrongRun("rows that cannot be");
     }
     for (uint64_t rest = mask; rest != 0; rest &= rest - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(rest));
@@ -287,7 +287,7 @@ class ItemReader {
         }
       }
       if (!in_.ok()) {
-        return Wrong("rows that cannot be");
+        return WrongRun("rows that cannot be");
       }
       visitor_.Row(StripeIndex(group * kRowGroupStripes + i), words_);
     }
@@ -315,7 +315,7 @@ class ItemReader {
       crc = in_.U32();
     }
     if (!in_.ok() || count == 0 || item.sequence == 0) {
-      return Wrong("a log stripe that cannot be");
+      return WrongRun("a log stripe that cannot be");
     }
     visitor_.LogStripe(item);
     return OkStatus();
@@ -330,7 +330,7 @@ class ItemReader {
     item.count = Below<uint32_t>(uint64_t{geometry_.k()} - index + 1);
     item.superseded = Below<uint32_t>(uint64_t{1} << item.count);
     if (!in_.ok() || item.count == 0 || item.sequence == 0) {
-      return Wrong("trimmed chunks that cannot be");
+      return WrongRun("trimmed chunks that cannot be");
     }
     visitor_.Zeros(item);
     return OkStatus();
@@ -362,7 +362,7 @@ class ItemReader {
     item.deleting = Below<uint8_t>(wire::kDeletingVolume + 1) != 0;
     const auto name = in_.Bytes(Below<size_t>(wire::kMaxVolumeNameBytes + 1));
     if (!in_.ok() || name.empty()) {
-      return Wrong("a volume that cannot be");
+      return WrongRun("a volume that cannot be");
     }
     item.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
     visitor_.Volume(item);
@@ -375,7 +375,7 @@ class ItemReader {
     item.volume = ReadVolumeId();
     item.logical = Below<uint32_t>(uint64_t{1} << 32);
     if (!in_.ok()) {
-      return Wrong("an extent that cannot be");
+      return WrongRun("an extent that cannot be");
     }
     visitor_.Extent(item);
     return OkStatus();
@@ -384,7 +384,7 @@ class ItemReader {
   Status ReadExtentFreed() {
     const ExtentIndex extent(Below<uint32_t>(geometry_.extents()));
     if (!in_.ok()) {
-      return Wrong("an extent that cannot be");
+      return WrongRun("an extent that cannot be");
     }
     visitor_.ExtentFreed(extent);
     return OkStatus();
@@ -512,7 +512,7 @@ Status RunDecoder::Parse(size_t keep) {
   }
   waiting_.erase(waiting_.begin(),
                  waiting_.end() - static_cast<std::ptrdiff_t>(reader.remaining()));
-  return ended_ && !waiting_.empty() ? Status(Wrong("bytes after its end")) : OkStatus();
+  return ended_ && !waiting_.empty() ? Status(WrongRun("bytes after its end")) : OkStatus();
 }
 
 Status RunDecoder::Feed(std::span<const std::byte> bytes) {

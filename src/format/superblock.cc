@@ -70,35 +70,35 @@ void StorePointer(const CheckpointPointer& p, SuperblockBytes& to) {
   to.root_ssd_mask = p.ssd_mask;
 }
 
-tl::unexpected<Error> Wrong(const char* what) {
+tl::unexpected<Error> WrongSuperblock(const char* what) {
   return Fail(ErrorCode::kCorrupt, std::string("superblock: ") + what);
 }
 
 Status CheckPointer(const CheckpointPointer& p, const Geometry& g) {
   const uint64_t ssds = (uint64_t{1} << g.n) - 1;
   if ((p.ssd_mask & ~ssds) != 0) {
-    return Wrong("the checkpoint lies on an SSD that the array has not");
+    return WrongSuperblock("the checkpoint lies on an SSD that the array has not");
   }
   if (p.generation == 0) {
     return OkStatus();
   }
   if (p.ssd_mask == 0 || p.root_blocks == 0 || p.root_blocks > g.metadata_blocks ||
       p.root_block > g.metadata_blocks - p.root_blocks) {
-    return Wrong("the checkpoint lies outside the metadata area");
+    return WrongSuperblock("the checkpoint lies outside the metadata area");
   }
   return OkStatus();
 }
 
 Status LoadMembers(const SuperblockBytes& from, Superblock& to) {
   if (from.member_count != to.geometry.devices() || from.index >= from.member_count) {
-    return Wrong("the number of members does not fit the geometry");
+    return WrongSuperblock("the number of members does not fit the geometry");
   }
   to.members.resize(from.member_count);
   for (size_t i = 0; i < to.members.size(); ++i) {
     const wire::MemberBytes& member = from.members[i];
     if (member.state < static_cast<uint8_t>(MemberState::kOk) ||
         member.state > static_cast<uint8_t>(MemberState::kReturning)) {
-      return Wrong("a member has an unknown state");
+      return WrongSuperblock("a member has an unknown state");
     }
     to.members[i] = {member.uuid, static_cast<MemberState>(member.state), member.joined};
   }
@@ -109,14 +109,14 @@ Status LoadMembers(const SuperblockBytes& from, Superblock& to) {
 Status CheckSpare(const SuperblockBytes& from) {
   const bool states = from.member_count != 0 || from.epoch != Epoch{} || from.base != Epoch{} ||
                       from.checkpoint_generation != 0;
-  return states ? Status(Wrong("a spare has no states of members")) : OkStatus();
+  return states ? Status(WrongSuperblock("a spare has no states of members")) : OkStatus();
 }
 
 Status LoadName(const SuperblockBytes& from, Superblock& to) {
   const auto* const end = std::find(from.name.begin(), from.name.end(), '\0');
   if (end == from.name.end() ||
       std::any_of(end, from.name.end(), [](char c) { return c != '\0'; })) {
-    return Wrong("the name is not ended by zeros");
+    return WrongSuperblock("the name is not ended by zeros");
   }
   to.name.assign(from.name.begin(), end);
   return OkStatus();
@@ -181,17 +181,17 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   // Before the CRC: a newer format may protect itself otherwise.
   if (from.version > kFormatVersion) {
     if (OnlyVersionIsWrong(in, from.crc)) {
-      return Wrong("its version is damaged");
+      return WrongSuperblock("its version is damaged");
     }
     return Fail(ErrorCode::kUnsupported, "written by a newer version of eplog (format " +
                                              std::to_string(from.version) + ", this one knows " +
                                              std::to_string(kFormatVersion) + ")");
   }
   if (wire::CrcAround(in, offsetof(SuperblockBytes, crc)) != from.crc) {
-    return Wrong("wrong CRC");
+    return WrongSuperblock("wrong CRC");
   }
   if (from.version == 0) {
-    return Wrong("format 0 does not exist");
+    return WrongSuperblock("format 0 does not exist");
   }
   Superblock to;
   to.version = from.version;
@@ -202,17 +202,17 @@ Result<Superblock> DecodeSuperblock(std::span<const std::byte> in) {
   EPLOG_TRY(to.geometry.Validate());
   to.journal_mode = from.journal_mode;
   if (to.journal_mode < 1 || to.journal_mode > kMaxJournalMode) {
-    return Wrong("unknown journal mode");
+    return WrongSuperblock("unknown journal mode");
   }
   to.generation = from.generation;
   to.epoch = from.epoch;
   to.base = from.base;
   to.base_on_rings = from.base_on_rings == 1;
   if (std::max({to.generation, to.epoch.number, from.checkpoint_generation}) >= wire::kMostNumber) {
-    return Wrong("a number that none is counted up to");
+    return WrongSuperblock("a number that none is counted up to");
   }
   if (to.base.number > to.epoch.number) {
-    return Wrong("its epoch is older than the one that opened");
+    return WrongSuperblock("its epoch is older than the one that opened");
   }
   to.checkpoint = LoadPointer(from);
   EPLOG_TRY(CheckPointer(to.checkpoint, to.geometry));

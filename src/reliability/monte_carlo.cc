@@ -13,7 +13,6 @@ namespace eplog::reliability {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSigmas99 = 2.5758293035489004;  // two-sided
 
 double Exponential(Random& random) {
   return -std::log1p(-random.Unit());

@@ -32,6 +32,8 @@ struct Simulation {
   uint64_t most_events = 100'000'000;
 };
 
+inline constexpr double kSigmas99 = 2.5758293035489004;  // of a 99 % interval, two-sided
+
 // With the 99 % confidence interval.
 struct Estimate {
   double value = 0;

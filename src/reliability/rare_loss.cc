@@ -19,7 +19,6 @@
 namespace eplog::reliability {
 namespace {
 
-constexpr double kSigmas99 = 2.5758293035489004;
 constexpr double kBias = 0.5;
 constexpr double kLeastChance = 0.25;
 

@@ -19,10 +19,6 @@ std::string NowUtc() {
   return {text, length};
 }
 
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
 std::string Line(const char* event, const std::string& device, const Json& volume,
                  const Json& offset_bytes, const std::string& text) {
   const Json json = {{"time", NowUtc()},

@@ -3,9 +3,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace eplog {
 
 using Json = nlohmann::ordered_json;
+
+[[nodiscard]] inline Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
 
 }  // namespace eplog

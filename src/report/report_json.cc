@@ -15,10 +15,6 @@ const char* OutcomeName(Finding::Outcome outcome) {
   return "unknown";
 }
 
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
 // The members that are not whole: lost, also by what was found just now, or being rebuilt.
 Json NotWhole(const ArrayStatus& status) {
   Json devices = Json::array();

@@ -11,10 +11,10 @@ namespace eplog::sim {
 namespace {
 
 constexpr uint64_t kMinBlocksPerDie = 64;
-constexpr uint64_t kMillion = 1'000'000;
+constexpr uint64_t kPartsPerMillion = 1'000'000;
 
 uint64_t BlocksFor(uint64_t user_pages, uint32_t overprovisioning_ppm, uint32_t pages_per_block) {
-  const uint64_t spare = DivideUp(user_pages * overprovisioning_ppm, kMillion);
+  const uint64_t spare = DivideUp(user_pages * overprovisioning_ppm, kPartsPerMillion);
   return DivideUp(user_pages + spare, pages_per_block);
 }
 

@@ -10,8 +10,6 @@
 namespace eplog::internal {
 namespace {
 
-constexpr uint64_t kSectorBytesOfTraces = 512;
-
 const std::byte* BytesOf(std::string_view bytes) {
   return reinterpret_cast<const std::byte*>(bytes.data());
 }

@@ -13,7 +13,6 @@
 namespace eplog::internal {
 namespace {
 
-constexpr uint64_t kSectorBytesOfTraces = 512;
 constexpr uint64_t kNanosecondsASecond = 1'000'000'000;
 
 struct Rwbs {

@@ -17,7 +17,7 @@
 namespace eplog {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{256} << 10;
+constexpr size_t kSinkBufferBytes = size_t{256} << 10;
 constexpr int kGzipLevel = 6;
 constexpr uint32_t kXzPreset = 6;
 constexpr int kZstdLevel = 9;
@@ -186,7 +186,7 @@ class Packed final : public ByteSink {
 
   std::unique_ptr<ByteSink> below_;
   Packer packer_;
-  std::vector<char> room_ = std::vector<char>(kBufferBytes);
+  std::vector<char> room_ = std::vector<char>(kSinkBufferBytes);
 };
 
 }  // namespace

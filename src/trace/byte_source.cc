@@ -16,7 +16,7 @@
 namespace eplog {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{256} << 10;
+constexpr size_t kSourceBufferBytes = size_t{256} << 10;
 // What a decompressor may take: enough for `xz -9` and `zstd --long=27`.
 constexpr uint64_t kMaxXzMemoryBytes = uint64_t{256} << 20;
 constexpr int kMaxZstdWindowLog = 27;
@@ -227,7 +227,7 @@ class Unpacked final : public ByteSource {
  private:
   std::unique_ptr<ByteSource> below_;
   Unpacker unpacker_;
-  std::vector<char> buffer_ = std::vector<char>(kBufferBytes);
+  std::vector<char> buffer_ = std::vector<char>(kSourceBufferBytes);
   size_t at_ = 0;
   size_t size_ = 0;
   bool last_ = false;

@@ -23,6 +23,9 @@ struct TraceRequest {
   [[nodiscard]] uint64_t end_bytes() const { return offset_bytes + length_bytes; }
 };
 
+// What formats count in that count in sectors.
+inline constexpr uint64_t kSectorBytesOfTraces = 512;
+
 // No sane request reaches beyond 1 EiB, or reads or writes more than 1 GiB at once (a trim may).
 inline constexpr uint64_t kMaxTraceOffsetBytes = uint64_t{1} << 60;
 inline constexpr uint64_t kMaxTraceRequestBytes = uint64_t{1} << 30;

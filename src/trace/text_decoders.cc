@@ -6,7 +6,6 @@
 namespace eplog::internal {
 namespace {
 
-constexpr uint64_t kSectorBytesOfTraces = 512;
 constexpr uint64_t kFiletimeNanoseconds = 100;
 constexpr uint64_t kNanosecondsASecond = 1'000'000'000;
 constexpr uint64_t kNanosecondsAMicrosecond = 1'000;

@@ -14,8 +14,6 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kSectorBytesOfTraces = 512;
-
 bool IsNumber(std::string_view text) {
   uint64_t ignored = 0;
   return ParseNumber(text, ignored);

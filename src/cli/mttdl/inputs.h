@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/mttdl/units.h"
@@ -14,6 +15,11 @@
 #include "reliability/parameters.h"
 
 namespace eplog::cli {
+
+// What was asked for cannot be.
+[[nodiscard]] inline tl::unexpected<Error> Refuse(std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(message));
+}
 
 struct InputKey {
   const char* name;  // "lambda-ssd"

@@ -25,10 +25,6 @@ constexpr double kWornOut = 0.6321205588285577;  // 1 - 1/e
 constexpr const char* kDefault = "default: the paper's example";
 constexpr std::array kDefaultYears = {1.0, 5.0, 10.0};
 
-tl::unexpected<Error> Refuse(std::string message) {
-  return Fail(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 template <typename T>
 struct Choice {
   const char* name;

@@ -22,10 +22,6 @@ constexpr size_t kMostValues = 10'000;
 constexpr size_t kMostRows = 100'000;
 constexpr size_t kMostLines = 14;
 
-tl::unexpected<Error> Refuse(std::string message) {
-  return Fail(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -14,8 +14,7 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBatchBlocks = 256;  // pages read at once
-constexpr size_t kBatchesAhead = 8;     // read while earlier ones are decoded
+constexpr size_t kBatchesAhead = 8;  // read while earlier ones are decoded
 
 // Reads pages in large pieces from one SSD, some ahead of who takes them.
 class PageStream {

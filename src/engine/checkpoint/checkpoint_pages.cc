@@ -3,11 +3,7 @@
 #include <algorithm>
 
 namespace eplog {
-namespace {
-
-constexpr uint64_t kBatchBlocks = 256;
-
-}  // namespace
+namespace {}  // namespace
 
 Pages PagesOf(const CheckpointPointer& root) {
   Pages pages;

@@ -11,6 +11,8 @@
 
 namespace eplog {
 
+inline constexpr uint64_t kBatchBlocks = 256;  // pages read or written at once
+
 // Consecutive pages of a root or run, in the metadata areas of some SSDs, alike on all.
 struct Pages {
   PageHeader first;

@@ -14,8 +14,7 @@
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBatchBlocks = 256;  // pages written at once
-constexpr size_t kMaxRuns = 32;         // the root names all of them
+constexpr size_t kMaxRuns = 32;  // the root names all of them
 constexpr size_t kBatchesInFlight = 2;
 constexpr uint64_t kMaxPauseUs = 20'000;
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostReported =
     65536;  // stripes in wait; more are found by the next read or scrub
-constexpr uint64_t kRetryUs = 1'000'000;
+constexpr uint64_t kHealAgainUs = 1'000'000;
 
 // Each time that it was met.
 uint64_t WrongOf(const MemberSet& members, DeviceIndex device) {
@@ -58,7 +58,7 @@ Task<void> Healer::Run() {
       known_.erase(stripe.value);  // what lacks a device now may be decoded when that is back
     } else if (!outcome.ok() && !closing_ && !core_.stop_error) {
       reported_.push_back(stripe);  // no room, or the devices change: again, later
-      co_await wake_.WaitUntil(core_.loop.NowUs() + kRetryUs);
+      co_await wake_.WaitUntil(core_.loop.NowUs() + kHealAgainUs);
     }
     Task<void> judging = JudgeDevices();
     co_await judging;

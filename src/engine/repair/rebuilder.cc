@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "engine/read/chunk_place.h"
+#include "engine/repair/beside_others.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD, while nobody else wants it
-constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
-constexpr size_t kBatchesAtOnce = 8;
-constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
+constexpr size_t kRebuildsAtOnce = 8;
 constexpr uint64_t kRetryUs = 100'000;
 constexpr uint64_t kLongestRetryUs = 600'000'000;
 constexpr uint64_t kLongestLookUs = 1'000'000;  // whether stuck rows have been written
@@ -237,7 +235,7 @@ Task<Status> Rebuilder::RebuildRows() {
         co_await breathe;
         since = core_.loop.NowUs();
       } else {
-        Task<void> below = group.WaitBelow(kBatchesAtOnce);
+        Task<void> below = group.WaitBelow(kRebuildsAtOnce);
         co_await below;
         Sample();
       }

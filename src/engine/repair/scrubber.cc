@@ -8,18 +8,16 @@
 #include <utility>
 
 #include "engine/read/chunk_place.h"
+#include "engine/repair/beside_others.h"
 #include "rings/log_ring.h"
 #include "runtime/task_group.h"
 
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBytesAtOnce = uint64_t{1} << 20;  // of each SSD
-constexpr uint64_t kBytesBesideOthers = uint64_t{32} << 10;
-constexpr size_t kBatchesAtOnce = 4;
+constexpr size_t kScrubsAtOnce = 4;
 constexpr uint64_t kMarkUs = 10'000'000;
 constexpr size_t kLogStripesAtOnce = 16;
-constexpr uint64_t kRecentUs = 100'000;  // a request so long ago counts as work of others
 
 }  // namespace
 
@@ -167,7 +165,7 @@ Task<Status> Scrubber::ScrubRows() {
       continue;
     }
     group.Start(ScrubBatch(std::exchange(batch, {})));
-    Task<void> below = group.WaitBelow(Busy() ? 1 : kBatchesAtOnce);
+    Task<void> below = group.WaitBelow(Busy() ? 1 : kScrubsAtOnce);
     co_await below;
     Task<void> breathe = Breathe(since);
     co_await breathe;
