@@ -61,7 +61,7 @@ Task<Status> ArrayImpl::WriteAgain(ChunkIndex chunk, const Buffer& content, uint
 // With no log device left, what is flushed has redundancy only once it is committed. The flush
 // itself stands without that.
 Task<void> ArrayImpl::CommitFlushed(uint64_t upto) {
-  if (core_.log_mask() != 0) {
+  if (core_.devices().log_mask() != 0) {
     co_return;
   }
   // Many flushes share a commit.

@@ -252,7 +252,7 @@ void ArrayImpl::OpenBeyond() {
   if (!assembly_.why_older.empty()) {
     core_.NoteLogDamage(assembly_.why_older);
   }
-  if (!assembly_.beyond.empty() && (core_.log_mask() & ~core_.joining) == 0) {
+  if (!assembly_.beyond.empty() && (core_.devices().log_mask() & ~core_.devices().joining()) == 0) {
     core_.NoteLogDamage(
         "no log device is there that is whole: the newest entries of the log may have been on "
         "these alone; bring one of them back");
@@ -270,8 +270,7 @@ void ArrayImpl::OpenBeyond() {
     // A log device lacks what was logged since, and its place may bear anything.
     if (assembly_.away[i].device != nullptr && i < core_.geometry.n &&
         !core_.members.live(DeviceIndex(i))) {
-      core_.members.Lend(DeviceIndex(i), *assembly_.away[i].device);
-      core_.lent |= uint64_t{1} << i;
+      membership_.Lend(DeviceIndex(i), *assembly_.away[i].device);
     }
   }
   core_.left_behind = nowhere >= core_.geometry.devices() - core_.geometry.m;

@@ -68,7 +68,7 @@ Task<void> ArrayImpl::CountMembers(DeviceIndex ssd, uint64_t& count) {
 Standing ArrayImpl::StandingNow() const {
   const ArrayStatus status = GetStatus();
   return {.state = status.state,
-          .devices_not_ok = core_.devices_not_ok(),
+          .devices_not_ok = core_.devices().not_ok(),
           .further_ssd_losses_survived = status.further_ssd_losses_survived,
           .further_log_losses_survived = status.further_log_losses_survived,
           .pending_chunks = status.pending_chunks,
@@ -92,7 +92,7 @@ Task<Status> ArrayImpl::PlanFail(DeviceIndex device, ChangePlan& plan) {
   Status may = membership_.MayFail(device);
   EPLOG_CO_TRY(may);
   const bool log = core_.geometry.IsLog(device);
-  const bool was_ok = (core_.joining >> device.value & 1) == 0;
+  const bool was_ok = !core_.devices().IsJoining(device);
   if (log) {
     plan.chunks_losing_copy = core_.state->pending.live_log_stripes();
     // Everything that its log protected.
@@ -127,7 +127,7 @@ Task<Status> ArrayImpl::PlanReplace(const Change& change, ChangePlan& plan) {
   plan.commit_chunks = plan.before.pending_chunks;
   plan.after.pending_chunks = 0;
   --plan.after.devices_not_ok;
-  Conclude(plan.after, core_.lost_devices() > 1);
+  Conclude(plan.after, core_.devices().lost() > 1);
   co_return OkStatus();
 }
 
@@ -153,7 +153,7 @@ Task<Status> ArrayImpl::PlanDelete(VolumeId id, ChangePlan& plan) {
     co_await core_.loop.Yield();
   }
   plan.after.pending_chunks -= std::min(plan.after.pending_chunks, pending);
-  Conclude(plan.after, core_.lost_devices() != 0);
+  Conclude(plan.after, core_.devices().lost() != 0);
   co_return OkStatus();
 }
 
@@ -165,7 +165,7 @@ Task<Status> ArrayImpl::PlanScrub(ChangePlan& plan) {
   Task<void> counting = CountRows(rows);
   co_await counting;
   const PendingTable& pending = core_.state->pending;
-  const uint32_t logs = core_.geometry.m - core_.logs_not_ok();
+  const uint32_t logs = core_.geometry.m - core_.devices().logs_not_ok();
   uint64_t chunks = pending.live_members() - pending.zeros() + pending.live_log_stripes() * logs;
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     chunks += core_.members.live(DeviceIndex(i)) ? rows.slots[i] : 0;

@@ -33,9 +33,10 @@ void ArrayImpl::FillDevices(ArrayStatus& status) const {
       device.direct = shown_[i]->direct;
       device.size_bytes = shown_[i]->size_bytes;
     }
-    if (((core_.joining | core_.becoming_ok) >> i & 1) != 0 && core_.members.live(index)) {
+    if (((core_.devices().joining() | core_.devices().becoming_ok()) >> i & 1) != 0 &&
+        core_.members.live(index)) {
       device.state = DeviceState::kRebuilding;
-    } else if (!core_.members.live(index) || (core_.lent >> i & 1) != 0) {
+    } else if (!core_.members.live(index) || (core_.devices().lent() >> i & 1) != 0) {
       const bool there = shown_[i].has_value() || assembly_.stale[i];
       device.state = there ? DeviceState::kFailed : DeviceState::kMissing;
     }
@@ -63,12 +64,13 @@ void ArrayImpl::FillExposure(ArrayStatus& status) const {
     status.oldest_pending_seconds = static_cast<double>(core_.loop.NowUs() - *since) / 1e6;
   }
   status.further_ssd_losses_survived = status.further_log_losses_survived =
-      FurtherLosses(core_.devices_not_ok());
+      FurtherLosses(core_.devices().not_ok());
   status.unstable_bytes = (appender_.applied().place - flusher_.stable_place()) * kBlockBytes +
                           buffer_.buffered_bytes();
-  status.state = core_.stop_error                                        ? ArrayState::kFailed
-                 : core_.lost_devices() != 0                             ? ArrayState::kDegraded
-                 : (core_.joining | core_.becoming_ok) != 0              ? ArrayState::kRebuilding
+  status.state = core_.stop_error              ? ArrayState::kFailed
+                 : core_.devices().lost() != 0 ? ArrayState::kDegraded
+                 : (core_.devices().joining() | core_.devices().becoming_ok()) != 0
+                     ? ArrayState::kRebuilding
                  : status.pending_chunks != 0 || flusher_.has_unstable() ? ArrayState::kActive
                                                                          : ArrayState::kClean;
 }

@@ -162,7 +162,7 @@ Task<Status> Checkpointer::WriteRoot(const Appender::Position& position, Written
       static_cast<uint64_t>(std::popcount(written.pointer.ssd_mask)) * kBlockBytes +
       static_cast<uint64_t>(std::popcount(ssds)) * kSuperblockCopyBytes;
   traffic.log_header_bytes +=
-      static_cast<uint64_t>(std::popcount(core_.log_mask())) * kSuperblockCopyBytes;
+      static_cast<uint64_t>(std::popcount(core_.devices().log_mask())) * kSuperblockCopyBytes;
   ++traffic.checkpoints;
   root.lifetime_counters = TrafficToCounters(AddTraffic(core_.lifetime_before, traffic));
   const std::vector<std::byte> bytes = EncodeRoot(root);
@@ -188,7 +188,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   run.full = full;
   run.generation = superblocks_.current().checkpoint.generation + 1;
   run.random = core_.random.Next();
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   run.ssd_mask = ChooseSsds(run.generation);
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     uint64_t& from = core_.has_checkpoint_from[i];
@@ -250,8 +250,8 @@ bool Checkpointer::IsSomewhere(const Written& written) const {
   return std::all_of(written.runs.begin(), written.runs.end(), [&](const RunDescriptor& run) {
     bool found = false;
     for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-      found = found ||
-              ((run.ssd_mask >> i & 1) != 0 && core_.IsCurrent(DeviceIndex(i), written.states));
+      found = found || ((run.ssd_mask >> i & 1) != 0 &&
+                        core_.devices().IsCurrent(DeviceIndex(i), written.states));
     }
     return found;
   });

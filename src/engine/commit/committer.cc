@@ -188,7 +188,7 @@ Task<Status> Committer::CommitBatch(std::span<const StripeIndex> stripes, uint32
 // Versions that are stable and still the latest; a newer write during the commit stays pending.
 bool Committer::TakeVersions(Install& install) {
   const Geometry& g = core_.geometry;
-  install.change.states = core_.states;
+  install.change.states = core_.devices().number();
   RowRecord row;
   row.stripe = install.change.stripe;
   for (uint32_t i = 0; i < g.n; ++i) {
@@ -240,7 +240,7 @@ Task<Status> Committer::Prepare(Install& install) {
     }
     co_return OkStatus();
   }
-  if (install.change.states != core_.states) {
+  if (install.change.states != core_.devices().number()) {
     co_return OkStatus();  // the devices have changed: its turn comes again
   }
   EPLOG_CO_AWAIT(WriteParity(install, parity));
@@ -255,7 +255,7 @@ void Committer::GiveUp(Install& install) {
   for (const RowChange& change : row.changes) {
     const DeviceIndex ssd = core_.geometry.SsdOf(row.stripe, change.index);
     if (change.index >= core_.geometry.k() && change.word.has_slot() &&
-        core_.IsCurrent(ssd, install.change.states)) {
+        core_.devices().IsCurrent(ssd, install.change.states)) {
       core_.space.Unclaim(ssd, change.word.slot());
     }
   }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +17,7 @@
 #include "base/types.h"
 #include "device/members.h"
 #include "engine/core/commit_cost.h"
+#include "engine/core/device_states.h"
 #include "engine/core/hooks.h"
 #include "eplog/event_loop.h"
 #include "eplog/options.h"
@@ -53,7 +54,8 @@ struct Core {
         append(event_loop),
         buffers_changed(event_loop),
         kick(event_loop),
-        settled(event_loop) {
+        settled(event_loop),
+        devices_(members, geometry) {
     if (hooks.before_io) {
       members.set_before_io(hooks.before_io);
     }
@@ -90,27 +92,22 @@ struct Core {
   Event buffers_changed;  // a chunk in a write buffer became ready, left or was given up
   Event kick;             // the keeper should look whether something is due or short
 
-  // Device states are changing (I11, Membership): until `settled` nothing new is described,
-  // applied, acknowledged or becomes stable.
-  bool changing = false;
-  uint64_t states =
-      0;  // counts the changes: what was chosen under others is not described any more
-  std::array<uint64_t, kMaxDevices> changed_at{};  // by device: `states` when it was lost or joined
-  // Masks. Joining: live, but not everything is on them yet; of these, SSDs that were away and of
-  // which what they hold is looked at; and those that have everything, while that is written down.
-  uint64_t joining = 0;
-  uint64_t unverified = 0;
-  uint64_t becoming_ok = 0;
-  // By device, of log devices that joined: what lies before that place in the log was written while
-  // they were not there, as far as is known.
-  std::array<uint64_t, kMaxDevices> has_log_from{};
-  // And of SSDs: the first checkpoint, by its generation, that began while they were there.
+  // Which devices count, and for what. Only Membership changes that.
+  [[nodiscard]] const DeviceStates& devices() const { return devices_; }
+  Event settled;  // a change of them is over, and the parts know; or the array has stopped
+  Task<void> Settled() {
+    while (devices_.changing() && !stop_error) {
+      co_await settled.Wait();
+    }
+  }
+  // By SSD: the first checkpoint, by its generation, that began while it was there. Kept by those
+  // that write checkpoints and give them SSDs.
   static constexpr uint64_t kNoneYet = UINT64_MAX;
   std::array<uint64_t, kMaxDevices> has_checkpoint_from{};
   [[nodiscard]] bool MustHavePagesOf(uint64_t generation, DeviceIndex ssd) const {
     return generation >= has_checkpoint_from[ssd.value];
   }
-  uint64_t lent = 0;  // mask: read where that helps, though they missed something (opened by force)
+
   // Opened by force: chunks of records that are kept though they are not whole. By device, with the
   // slot's byte offset on SSDs, the chunk's place on log devices.
   std::set<std::pair<DeviceIndex, uint64_t>> found_wrong;
@@ -119,12 +116,6 @@ struct Core {
   std::string log_damage;
   void NoteLogDamage(const std::string& why) {
     log_damage += (log_damage.empty() ? "" : "; ") + why;
-  }
-  Event settled;
-  Task<void> Settled() {
-    while (changing && !stop_error) {
-      co_await settled.Wait();
-    }
   }
 
   // The array acknowledges nothing any more (no space below, or more than m devices lost). Reads
@@ -182,10 +173,6 @@ struct Core {
     const uint32_t free = space.free(ssd);
     return free - std::min(free, state->owed(ssd) + state->absent(ssd));
   }
-  // A slot of this SSD that was chosen under these device states is still what was chosen.
-  [[nodiscard]] bool IsCurrent(DeviceIndex ssd, uint64_t chosen_states) const {
-    return members.live(ssd) && changed_at[ssd.value] <= chosen_states;
-  }
 
   // Everything counted in this life so far.
   [[nodiscard]] Traffic CurrentTraffic() const {
@@ -203,30 +190,16 @@ struct Core {
   [[nodiscard]] State::Broken broken() const {
     return {canary(Canary::kRowNoVersions), canary(Canary::kTrimFreesAtOnce)};
   }
-  [[nodiscard]] uint64_t log_mask() const {
-    return members.live_mask() & ~((uint64_t{1} << geometry.n) - 1);
-  }
-  [[nodiscard]] uint32_t live_ssds() const {
-    return static_cast<uint32_t>(std::popcount(members.live_mask() & ~log_mask()));
-  }
-  [[nodiscard]] uint32_t lost_devices() const {
-    return geometry.devices() - static_cast<uint32_t>(std::popcount(members.live_mask() & ~lent));
-  }
-  [[nodiscard]] uint32_t lost_logs() const {
-    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask()));
-  }
-  // Devices that do not hold all that they should: lost or joining.
-  [[nodiscard]] uint32_t devices_not_ok() const {
-    return lost_devices() + static_cast<uint32_t>(std::popcount(joining & members.live_mask()));
-  }
-  [[nodiscard]] uint32_t logs_not_ok() const {
-    return geometry.m - static_cast<uint32_t>(std::popcount(log_mask() & ~(joining | becoming_ok)));
-  }
   // Flushes wait for the rings: always in mode `full`, and in mode `log` while a log device is not
   // `ok`.
   [[nodiscard]] bool rings_before_ack() const {
-    return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) || logs_not_ok() != 0;
+    return identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
+           devices_.logs_not_ok() != 0;
   }
+
+ private:
+  friend class Membership;
+  DeviceStates devices_;
 };
 
 }  // namespace eplog

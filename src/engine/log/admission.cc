@@ -24,12 +24,13 @@ Grant::~Grant() {
 
 SlotWord Grant::TakeSlot(DeviceIndex ssd) {
   claimed_ &= ~(uint64_t{1} << ssd.value);
-  return admission_.core_.IsCurrent(ssd, states_) ? slots_[ssd.value] : SlotWord::Absent();
+  return admission_.core_.devices().IsCurrent(ssd, states_) ? slots_[ssd.value]
+                                                            : SlotWord::Absent();
 }
 
 void Admission::GiveBack(Grant& grant) {
   ForEachBit(grant.claimed_, [&](DeviceIndex ssd) {
-    if (core_.IsCurrent(ssd, grant.states_)) {
+    if (core_.devices().IsCurrent(ssd, grant.states_)) {
       core_.space.Unclaim(ssd, grant.slots_[ssd.value].slot());
     }
   });
@@ -67,7 +68,7 @@ void Admission::Take(Grant& grant, const Need& need) {
   ForEachBit(grant.owing_, [&](DeviceIndex ssd) { ++owing_[ssd.value]; });
   appender_.Promise(need.blocks);
   grant.blocks_ = need.blocks;
-  grant.states_ = core_.states;
+  grant.states_ = core_.devices().number();
   grant.admitted_ = true;
   ++granted_[grant.states_];
 }
@@ -157,7 +158,7 @@ bool Admission::SlotsShort() const {
 
 bool Admission::RingsShort() const {
   const uint64_t all = (core_.geometry.ring_blocks - JournalRings::kReserveBlocks) *
-                       core_.live_ssds() / (1 + core_.lost_logs());
+                       core_.devices().live_ssds() / (1 + core_.devices().lost_logs());
   return core_.rings.Room(JournalRings::kReserveBlocks) * 4 < all || appender_.RingShort();
 }
 

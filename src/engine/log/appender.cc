@@ -123,7 +123,7 @@ void Appender::Submit(ChunkWrite& write) {
     write.completion.Finish(core_.loop, core_.Running(), 0);
     return;
   }
-  write.states = core_.states;
+  write.states = core_.devices().number();
   chunks_[core_.geometry.SsdOf(write.chunk).value].push_back(&write);
   ++queued_chunks_;
   core_.append.NotifyAll();
@@ -135,7 +135,7 @@ void Appender::Submit(RecordWrite& record, bool urgent) {
     record.completion.Finish(core_.loop, core_.Running(), 0);
     return;
   }
-  record.submitted_states = core_.states;
+  record.submitted_states = core_.devices().number();
   record.max_bytes = record.row ? MaxRecordBytes(*record.row) : 0;
   if (record.row && record.own_version) {
     record.max_bytes +=
@@ -184,7 +184,7 @@ bool Appender::WideEnough() const {
 
 bool Appender::CanAppend() {
   blocked_ = false;
-  if (in_flight_.size() >= kMaxInFlight || core_.changing || paused_) {
+  if (in_flight_.size() >= kMaxInFlight || core_.devices().changing() || paused_) {
     return false;
   }
   DropOutdated();
@@ -465,7 +465,7 @@ Task<Status> Appender::WriteLogCopy(DeviceIndex log, uint64_t place, std::vector
 }
 
 void Appender::CompleteInOrder() {
-  if (core_.changing && !core_.stop_error) {
+  if (core_.devices().changing() && !core_.stop_error) {
     applied_changed_.NotifyAll();
     return;
   }

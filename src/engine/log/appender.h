@@ -76,7 +76,7 @@ struct RecordWrite {
   std::vector<VolumeRecord> volumes;
   std::optional<TrimRecord> trim;
   std::vector<SlotWrite> writes;
-  // Taken under these device states (Core::states): under others it is not described, but ends with
+  // Taken under these device states (DeviceStates::number): under others it is not described, but ends with
   // kBusy.
   std::optional<uint64_t> states;
   uint64_t promised = 1;  // log blocks; what exceeds the entry's is held until it is applied

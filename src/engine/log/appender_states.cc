@@ -20,7 +20,7 @@ void Appender::BeginEpoch(const Epoch& epoch) {
 
 void Appender::DropOutdated() {
   std::erase_if(urgent_, [this](RecordWrite* record) {
-    const bool outdated = record->states && *record->states != core_.states;
+    const bool outdated = record->states && *record->states != core_.devices().number();
     if (outdated) {
       record->completion.Finish(core_.loop,
                                 Fail(ErrorCode::kBusy, "the devices have changed meanwhile"), 0);
@@ -31,7 +31,7 @@ void Appender::DropOutdated() {
 
 // A slot is named under the device states under which it is described.
 void Appender::WithoutLost(ChunkWrite& write) const {
-  if (!core_.IsCurrent(core_.geometry.SsdOf(write.chunk), write.states)) {
+  if (!core_.devices().IsCurrent(core_.geometry.SsdOf(write.chunk), write.states)) {
     write.word = SlotWord::Absent();
   }
 }
@@ -40,12 +40,12 @@ void Appender::WithoutLost(RecordWrite& record) const {
   if (record.row && record.own_version) {
     for (RowChange& change : record.row->changes) {
       const DeviceIndex ssd = core_.geometry.SsdOf(record.row->stripe, change.index);
-      if (!core_.IsCurrent(ssd, record.submitted_states)) {
+      if (!core_.devices().IsCurrent(ssd, record.submitted_states)) {
         change.word = SlotWord::Absent();
       }
     }
     std::erase_if(record.writes, [&](const SlotWrite& write) {
-      return !core_.IsCurrent(write.ssd, record.submitted_states);
+      return !core_.devices().IsCurrent(write.ssd, record.submitted_states);
     });
   }
 }

@@ -126,7 +126,7 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
     const uint64_t packed = core_.rings.Pack(target, false, JournalRings::kReserveBlocks);
     if (packed < target) {
       // There was room when the entries were made; since then a device was lost.
-      EPLOG_CHECK(core_.states != 0, "I4: no ring room for applied headers");
+      EPLOG_CHECK(core_.devices().number() != 0, "I4: no ring room for applied headers");
       co_return Fail(ErrorCode::kBusy, "no room in the journal rings");
     }
     Task<Result<uint64_t>> wait = core_.rings.Written(target);
@@ -149,8 +149,8 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
     ring_mask &=
         ~(ring_mask & (ring_mask - 1));  // forgets all but one of the SSDs with ring blocks
   }
-  EPLOG_CO_AWAIT(
-      core_.members.FlushMask((dirty | ring_mask | core_.log_mask()) & core_.members.live_mask()));
+  EPLOG_CO_AWAIT(core_.members.FlushMask((dirty | ring_mask | core_.devices().log_mask()) &
+                                         core_.members.live_mask()));
   Task<void> settling = core_.Settled();
   co_await settling;
   Status status = core_.Running();

@@ -17,7 +17,7 @@ constexpr size_t kMostKnown = 65536;  // log stripes; what is not known any more
 Task<Result<LossReport>> LossFinder::Find() {
   report_.log_damage = core_.log_damage;
   report_.left_behind = core_.left_behind;
-  if (core_.devices_not_ok() <= core_.geometry.m) {
+  if (core_.devices().not_ok() <= core_.geometry.m) {
     co_return std::move(report_);
   }
   for (uint64_t mask = Doubtful(); mask != 0; mask &= mask - 1) {
@@ -71,7 +71,7 @@ Task<void> LossFinder::LookAt(VolumeId id, ExtentIndex extent) {
 
 // Of what was on its way to an SSD when it was lost, the tables may name what it lacks.
 uint64_t LossFinder::Doubtful() const {
-  return (core_.lent | core_.unverified) & core_.members.live_mask();
+  return (core_.devices().lent() | core_.devices().unverified()) & core_.members.live_mask();
 }
 
 bool LossFinder::Readable(DeviceIndex ssd, SlotWord word) const {
@@ -113,10 +113,10 @@ Task<bool> LossFinder::PendingIsLost(ChunkIndex chunk, LogStripeId id) {
       std::ranges::find(view.members, chunk, &LogStripeMember::chunk) - view.members.begin());
   const auto known = known_.find(id);
   if (known != known_.end() && known->second.sequence == view.sequence &&
-      known->second.states == core_.states) {
+      known->second.states == core_.devices().number()) {
     co_return (known->second.lost >> index & 1) != 0;
   }
-  Known answer{view.sequence, core_.states, 0};
+  Known answer{view.sequence, core_.devices().number(), 0};
   Task<uint64_t> looking = LostOf(view);
   answer.lost = co_await looking;
   if (known_.size() >= kMostKnown) {
@@ -166,7 +166,7 @@ Task<bool> LossFinder::LogChunkIsThere(uint32_t j, const LogStripeView& view) {
   if (!core_.members.live(log) || core_.found_wrong.contains({log, view.place})) {
     co_return false;
   }
-  if ((core_.joining >> log.value & 1) == 0) {
+  if (!core_.devices().IsJoining(log)) {
     co_return true;
   }
   const Buffer chunk = core_.pool.Get(g.chunk_bytes);

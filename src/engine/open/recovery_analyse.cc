@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -252,7 +253,7 @@ Task<Status> Recovery::NoteHeaderCopies(const EntryHeader& entry) {
       mends_.push_back({log, Mend::Kind::kLogHeader, entry.place, EncodeBlock(entry, used)});
     }
   }
-  if (CopiesOnRings(entry) < 1 + core_.lost_logs()) {
+  if (CopiesOnRings(entry) < 1 + core_.devices().lost_logs()) {
     without_ring_.push_back(entry);
   }
   co_return OkStatus();

@@ -269,7 +269,8 @@ Task<bool> Recovery::RowIsWhole(const EntryHeader& entry, const RowRecord& recor
     }
   }
   uint64_t bad = 0;
-  Task<Status> reading = reader_.ReadRow(record.stripe, words, core_.states, data, &bad);
+  Task<Status> reading =
+      reader_.ReadRow(record.stripe, words, core_.devices().number(), data, &bad);
   const Status status = co_await reading;
   if (!status.ok()) {
     NoteWrong(record.stripe, words, bad);

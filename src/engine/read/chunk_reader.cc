@@ -47,7 +47,7 @@ void Pins::Release() {
 // While the array is being opened this looks at what was last written before a crash: torn writes
 // are no fault of their devices. Nor is it one of who joined meanwhile, who was never given that.
 void ChunkReader::Blame(DeviceIndex device, uint64_t states) {
-  if (appender_ != nullptr && core_.IsCurrent(device, states)) {
+  if (appender_ != nullptr && core_.devices().IsCurrent(device, states)) {
     core_.members.CountCorrupt(device);
   }
 }
@@ -84,10 +84,10 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
 Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
                                        std::span<std::byte> into) {
   const DeviceIndex log = core_.geometry.LogDevice(j);
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   EPLOG_CO_AWAIT(ReadLog(core_.members, core_.geometry, log, place, into));
   if (core_.checksum(into) != crc) {
-    if (place >= core_.has_log_from[log.value]) {
+    if (place >= core_.devices().has_log_from(log)) {
       Blame(log, states);
     }
     co_return Fail(ErrorCode::kCorrupt, "a log chunk's checksum is wrong");
@@ -118,8 +118,8 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     const RowWord found = core_.state->Latest(chunk);
     Pins pins(core_);
     pins.Add(core_.geometry.SsdOf(chunk), found.word);
-    Task<Status> direct =
-        ReadSlot(core_.geometry.SsdOf(chunk), found.word, found.crc, core_.states, into);
+    Task<Status> direct = ReadSlot(core_.geometry.SsdOf(chunk), found.word, found.crc,
+                                   core_.devices().number(), into);
     const Status status = co_await direct;
     if (status.ok()) {
       co_return OkStatus();
@@ -129,11 +129,11 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     }
     NoteWrong(core_.geometry.StripeOf(chunk), core_.geometry.SsdOf(chunk), found.word);
     const Seen seen = See(chunk);
-    const uint64_t states = core_.states;
+    const uint64_t states = core_.devices().number();
     Task<Status> decode = DecodeLatest(chunk, into);
     const Status decoded = co_await decode;
     // One log device may have come back while the other went, and one of them was always there.
-    if (decoded.ok() || (See(chunk) == seen && states == core_.states)) {
+    if (decoded.ok() || (See(chunk) == seen && states == core_.devices().number())) {
       co_return decoded;
     }
   }
@@ -185,7 +185,7 @@ Task<Status> ChunkReader::DecodeCommitted(ChunkIndex chunk, std::span<std::byte>
     buffers.push_back(core_.pool.Get(core_.geometry.chunk_bytes));
     data.push_back(buffers.back().span());
   }
-  EPLOG_CO_AWAIT(ReadRow(stripe, words, core_.states, data));
+  EPLOG_CO_AWAIT(ReadRow(stripe, words, core_.devices().number(), data));
   std::memcpy(into.data(), data[core_.geometry.IndexInStripe(chunk)].data(), into.size());
   co_return OkStatus();
 }
@@ -254,7 +254,7 @@ Task<Status> ChunkReader::ReadLogStripe(const LogStripeView& view,
   for (uint32_t i = 0; i < d; ++i) {
     const LogStripeMember& member = view.members[i];
     Task<Status> read =
-        ReadSlot(g.SsdOf(member.chunk), member.word, member.crc, core_.states, data[i]);
+        ReadSlot(g.SsdOf(member.chunk), member.word, member.crc, core_.devices().number(), data[i]);
     group.Start(NoteFailure(std::move(read), bad, i));
   }
   std::vector<Buffer> logs;

@@ -48,7 +48,7 @@ class ChunkReader {
   Task<Status> ReadLatest(ChunkIndex chunk, std::span<std::byte> into);
 
   // One slot, checked against its CRC. kCorrupt, kIo or kDeviceFailed if it cannot be had directly.
-  // `states`: Core::states when the word was looked up; who joined since is not to blame.
+  // `states`: DeviceStates::number when the word was looked up; who joined since is not to blame.
   Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, uint64_t states,
                         std::span<std::byte> into);
 

@@ -49,7 +49,7 @@ void RowBatch::Add(StripeIndex stripe) {
   const Geometry& g = core_.geometry;
   Row& row = rows_.emplace_back();
   row.stripe = stripe;
-  row.states = core_.states;
+  row.states = core_.devices().number();
   row.first_parity_ssd = g.FirstParitySsd(stripe);
   for (uint32_t i = 0; i < g.n; ++i) {
     row.words[i] = core_.state->rows.Get(stripe, i);
@@ -264,7 +264,7 @@ uint64_t RowBatch::WrongParity(size_t at) const {
 
 // Not of who joined since, who never had it.
 void RowBatch::NoteCorrupt(const Row& row, DeviceIndex ssd) {
-  if (core_.IsCurrent(ssd, row.states)) {
+  if (core_.devices().IsCurrent(ssd, row.states)) {
     core_.members.CountCorrupt(ssd);
   }
 }

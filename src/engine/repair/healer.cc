@@ -54,7 +54,7 @@ Task<void> Healer::Run() {
     reported_.pop_front();
     Task<Result<Outcome>> healing = Heal(stripe);
     const Result<Outcome> outcome = co_await healing;
-    if (outcome.ok() && (outcome->lost == 0 || core_.devices_not_ok() != 0)) {
+    if (outcome.ok() && (outcome->lost == 0 || core_.devices().not_ok() != 0)) {
       known_.erase(stripe.value);  // what lacks a device now may be decoded when that is back
     } else if (!outcome.ok() && !closing_ && !core_.stop_error) {
       reported_.push_back(stripe);  // no room, or the devices change: again, later
@@ -68,10 +68,10 @@ Task<void> Healer::Run() {
 
 void Healer::BeginScrub() {
   scrubbed_ = true;
-  before_scrub_.states = core_.states;
+  before_scrub_.states = core_.devices().number();
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     // What was logged to one that joins is not looked at: it stays as wrong as it is.
-    const bool joining = (core_.joining >> i & 1) != 0;
+    const bool joining = core_.devices().IsJoining(DeviceIndex(i));
     before_scrub_.wrong[i] = joining ? 0 : WrongOf(core_.members, DeviceIndex(i));
   }
 }
@@ -89,26 +89,26 @@ Task<void> Healer::EndScrub(bool all_right) {
 // What is found on one that joins is not held against it.
 void Healer::CountWrong(DeviceIndex device) {
   WrongChunks& wrong = wrong_chunks_[device.value];
-  if ((core_.joining >> device.value & 1) != 0) {
+  if (core_.devices().IsJoining(device)) {
     wrong = {};
     return;
   }
-  if (!core_.IsCurrent(device, wrong.states)) {
-    wrong = {.count = 0, .states = core_.states};
+  if (!core_.devices().IsCurrent(device, wrong.states)) {
+    wrong = {.count = 0, .states = core_.devices().number()};
   }
   ++wrong.count;
 }
 
 uint64_t Healer::WrongChunksOf(DeviceIndex device) const {
   const WrongChunks& wrong = wrong_chunks_[device.value];
-  return core_.IsCurrent(device, wrong.states) ? wrong.count : 0;
+  return core_.devices().IsCurrent(device, wrong.states) ? wrong.count : 0;
 }
 
 uint32_t Healer::WrongBeside(DeviceIndex device) const {
   uint32_t count = 0;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex other(i);
-    const uint64_t mended = core_.IsCurrent(other, mended_.states) ? mended_.wrong[i] : 0;
+    const uint64_t mended = core_.devices().IsCurrent(other, mended_.states) ? mended_.wrong[i] : 0;
     count += other != device && WrongOf(core_.members, other) > mended ? 1 : 0;
   }
   return count;
@@ -120,7 +120,7 @@ Task<void> Healer::JudgeDevices() {
   const OpenOptions& options = core_.options;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const DeviceIndex device(i);
-    if (scrubbed_ || closing_ || core_.devices_not_ok() != 0 ||
+    if (scrubbed_ || closing_ || core_.devices().not_ok() != 0 ||
         WrongBeside(device) >= core_.geometry.m) {
       continue;
     }
@@ -175,12 +175,12 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
   EPLOG_CO_AWAIT(admission_.Admit(grant, {.ssds = ssds, .blocks = RowMender::Blocks(1, g.n)}));
   Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard lock = co_await locking;
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   RowBatch batch(core_, reader_, 1);
   batch.Add(stripe);
   Task<void> reading = batch.ReadAll();
   co_await reading;
-  if (states != core_.states) {
+  if (states != core_.devices().number()) {
     // What was read may be of another device than the one that was meant.
     co_return Fail(ErrorCode::kBusy, "the devices have changed meanwhile");
   }
@@ -228,7 +228,7 @@ Task<bool> Healer::PendingIsRight(ChunkIndex chunk) {
   pins.Add(ssd, pending->word);
   const Buffer content = core_.pool.Get(core_.geometry.chunk_bytes);
   Task<Status> read =
-      reader_.ReadSlot(ssd, pending->word, pending->crc, core_.states, content.span());
+      reader_.ReadSlot(ssd, pending->word, pending->crc, core_.devices().number(), content.span());
   const Status status = co_await read;
   co_return status.ok() || !core_.members.live(ssd);
 }

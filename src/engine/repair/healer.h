@@ -91,14 +91,14 @@ class Healer {
   std::unordered_set<uint32_t> known_;  // reported, or found to be beyond healing
   bool closing_ = false;
   // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
-  // that is read again and again is one. Under core_.states, for its successor begins anew.
+  // that is read again and again is one. Under DeviceStates::number, for its successor begins anew.
   struct WrongChunks {
     uint64_t count = 0;
     uint64_t states = 0;
   };
   std::array<WrongChunks, kMaxDevices> wrong_chunks_{};
   // How often something of each device was wrong, whoever met it, when a scrub began; and
-  // core_.states then, for its successor begins anew.
+  // DeviceStates::number then, for its successor begins anew.
   struct Met {
     std::array<uint64_t, kMaxDevices> wrong{};
     uint64_t states = 0;

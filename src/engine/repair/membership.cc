@@ -26,14 +26,22 @@ void Membership::Open(uint64_t sequence) {
   core_.members.TakeLosses([this](DeviceIndex device, const Error& why) { Lost(device, why); });
 }
 
+void Membership::Lend(DeviceIndex index, Device& device) {
+  core_.members.Lend(index, device);
+  core_.devices_.Lent(index);
+}
+
+void Membership::Verified(uint64_t ssds) {
+  core_.devices_.Verified(ssds);
+}
+
 void Membership::NoteJoining() {
   const std::vector<MemberEntry>& members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
     const bool returning = members[i].state == MemberState::kReturning;
-    const bool joining = members[i].state == MemberState::kJoining;
-    core_.joining |= joining || returning ? Bit(DeviceIndex(i)) : 0;
-    core_.unverified |= returning ? Bit(DeviceIndex(i)) : 0;
-    core_.has_log_from[i] = joining || returning ? appender_.next_place() : 0;
+    if (returning || members[i].state == MemberState::kJoining) {
+      core_.devices_.FoundJoining(DeviceIndex(i), returning, appender_.next_place());
+    }
     // Runs from while it was away have too few copies.
     full_since_[i] = returning ? superblocks_.current().epoch.number : members[i].joined;
   }
@@ -45,7 +53,7 @@ void Membership::StopForTooMany() {
   std::string names;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
     const bool live = core_.members.live(DeviceIndex(i));
-    if (!live || (core_.joining & Bit(DeviceIndex(i))) != 0) {
+    if (!live || core_.devices().IsJoining(DeviceIndex(i))) {
       const std::string& reason = reasons_[i];
       names += (names.empty() ? "" : "; ") + core_.geometry.DeviceName(DeviceIndex(i)) +
                (live             ? " is not whole yet"
@@ -63,20 +71,18 @@ void Membership::StopForTooMany() {
 
 void Membership::Lost(DeviceIndex device, const Error& why) {
   reasons_[device.value] = why.ToString();
-  core_.joining &= ~Bit(device);
-  core_.unverified &= ~Bit(device);
   failed_ |= Bit(device);
-  core_.changed_at[device.value] = ++core_.states;
+  core_.devices_.Lost(device);
   const bool log = device.value >= core_.geometry.n;
   const std::string name = core_.geometry.DeviceName(device);
   core_.Tell(log ? EventKind::kLogDeviceLost : EventKind::kDeviceFailed, name,
              name + " is lost: " + reasons_[device.value]);
   // What was not rebuilt yet is lost with it, unless it may come back: nothing is written down.
-  if (core_.devices_not_ok() > core_.geometry.m && !core_.canary(Canary::kStopWrittenDown)) {
+  if (core_.devices().not_ok() > core_.geometry.m && !core_.canary(Canary::kStopWrittenDown)) {
     StopForTooMany();
     return;
   }
-  const uint32_t further = core_.geometry.m - std::min(core_.geometry.m, core_.devices_not_ok());
+  const uint32_t further = core_.geometry.m - std::min(core_.geometry.m, core_.devices().not_ok());
   core_.Tell(EventKind::kDegraded, "",
              "the array goes on and survives " + std::to_string(further) +
                  " further losses; replace " + name);
@@ -89,7 +95,7 @@ Status Membership::MayFail(DeviceIndex device) const {
                        core_.geometry.DeviceName(device) + " is lost already");
   }
   // What else is not there, or not whole.
-  const uint32_t others = core_.devices_not_ok() - ((core_.joining & Bit(device)) != 0 ? 1 : 0);
+  const uint32_t others = core_.devices().not_ok() - (core_.devices().IsJoining(device) ? 1 : 0);
   if (others >= core_.geometry.m) {
     return eplog::Fail(ErrorCode::kInvalidArgument,
                        "losing " + core_.geometry.DeviceName(device) + " would be more than " +
@@ -114,8 +120,8 @@ Task<Status> Membership::Fail(DeviceIndex device, std::string reason) {
 // ------------------------------------------------------------------------------------- the change
 
 void Membership::Begin() {
-  if (!core_.changing && !core_.stop_error) {
-    core_.changing = true;
+  if (!core_.devices().changing() && !core_.stop_error) {
+    core_.devices_.BeginChange();
     changes_.Add();
     core_.loop.Spawn(Change());
   }
@@ -124,20 +130,20 @@ void Membership::Begin() {
 Task<void> Membership::Change() {
   uint64_t handled = 0;
   do {
-    handled = core_.states;
+    handled = core_.devices().number();
     Task<void> ending = appender_.InFlightWritten();
     co_await ending;
     if (core_.stop_error) {
       break;  // too many at once: nothing is written down, so that those that are well may come
               // back
     }
-    if (handled != core_.states) {
+    if (handled != core_.devices().number()) {
       continue;
     }
     if (join_) {
       TakeIn(*join_);
       join_.reset();
-      handled = core_.states;
+      handled = core_.devices().number();
     }
     Task<Status> filling = FillRings();
     Status status = co_await filling;
@@ -148,10 +154,9 @@ Task<void> Membership::Change() {
     if (!status.ok()) {
       core_.Stop(status.error());
     }
-  } while (handled != core_.states && !core_.stop_error);
+  } while (handled != core_.devices().number() && !core_.stop_error);
   join_.reset();
-  core_.becoming_ok = 0;
-  core_.changing = false;
+  core_.devices_.EndChange();
   if (!core_.stop_error) {
     appender_.BeginEpoch(superblocks_.current().epoch);
     keeper_.DevicesChanged();
@@ -167,7 +172,7 @@ Task<void> Membership::Change() {
 Task<Status> Membership::FillRings() {
   rings_filled_ = true;
   if (core_.identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
-      core_.lost_logs() == 0) {
+      core_.devices().lost_logs() == 0) {
     co_return OkStatus();
   }
   // Where they have no room, what is left out is what the loss of *all* log devices at once may
@@ -183,9 +188,9 @@ Task<Status> Membership::FillRings() {
 
 MemberState Membership::StateOf(DeviceIndex device) const {
   if (core_.members.live(device)) {
-    return (core_.unverified & Bit(device)) != 0 ? MemberState::kReturning
-           : (core_.joining & Bit(device)) != 0  ? MemberState::kJoining
-                                                 : MemberState::kOk;
+    return core_.devices().IsUnverified(device) ? MemberState::kReturning
+           : core_.devices().IsJoining(device)  ? MemberState::kJoining
+                                                : MemberState::kOk;
   }
   const MemberState before = superblocks_.current().members[device.value].state;
   return (failed_ & Bit(device)) != 0 || before == MemberState::kFailed ? MemberState::kFailed
@@ -195,7 +200,7 @@ MemberState Membership::StateOf(DeviceIndex device) const {
 // The new epoch first, then that it has opened: only when every device that it calls live bears it,
 // or one that missed it could come back and make it invalid.
 Task<Status> Membership::WriteDown() {
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   const Epoch epoch{NextEpoch(), core_.random.Next()};
   std::vector<MemberEntry> members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {
@@ -203,7 +208,7 @@ Task<Status> Membership::WriteDown() {
   }
   superblocks_.SetEpoch(epoch, std::move(members));
   EPLOG_CO_AWAIT(superblocks_.Write());
-  if (states != core_.states || core_.stop_error) {
+  if (states != core_.devices().number() || core_.stop_error) {
     co_return OkStatus();  // it is done anew, or never
   }
   superblocks_.SetBase(epoch, rings_filled_);
@@ -297,7 +302,7 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   Task<uint64_t> looking = NewestEpochOn(replacement);
   const uint64_t older_epoch = co_await looking;
   EPLOG_CO_AWAIT(Wipe(replacement, device));
-  while (core_.changing) {
+  while (core_.devices().changing()) {
     Task<void> idle = Idle();
     co_await idle;
   }
@@ -325,10 +330,9 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
 void Membership::TakeIn(const Join& join) {
   const DeviceIndex index = join.index;
   core_.members.Join(index, *join.device);
-  core_.joining |= Bit(index);
+  core_.devices_.Joined(index, appender_.next_place());
   const std::string name = core_.geometry.DeviceName(index);
   core_.Tell(EventKind::kRebuildStarted, name, name + " has been replaced and is being rebuilt");
-  core_.changed_at[index.value] = ++core_.states;
   reasons_[index.value].clear();
   failed_ &= ~Bit(index);
   superblocks_.Join(index);
@@ -340,8 +344,7 @@ void Membership::TakeIn(const Join& join) {
   checkpointer_.WantFullSince(joined);
   full_since_[index.value] = joined;
   joined_sequence_[index.value] = appender_.newest_sequence();
-  joined_states_[index.value] = core_.states;
-  core_.has_log_from[index.value] = appender_.next_place();
+  joined_states_[index.value] = core_.devices().number();
   core_.has_checkpoint_from[index.value] = Core::kNoneYet;
   if (!core_.geometry.IsLog(index)) {
     core_.state->SetJoined(index, joined);
@@ -354,7 +357,7 @@ void Membership::TakeIn(const Join& join) {
 uint64_t Membership::CommitUpto() const {
   uint64_t upto = 0;
   for (uint8_t i = 0; i < core_.geometry.devices(); ++i) {
-    if ((core_.joining >> i & 1) == 0) {
+    if (!core_.devices().IsJoining(DeviceIndex(i))) {
       continue;
     }
     upto = std::max(upto, joined_sequence_[i]);
@@ -371,7 +374,7 @@ bool Membership::NothingMissing(DeviceIndex device) const {
   const bool ssd = !core_.geometry.IsLog(device);
   return (oldest == kNone || pending.SequenceOf(oldest) > CommitUpto() ||
           core_.canary(Canary::kRebuildForgetsLog)) &&
-         (!ssd || core_.state->absent(device) == 0) && (core_.unverified & Bit(device)) == 0 &&
+         (!ssd || core_.state->absent(device) == 0) && !core_.devices().IsUnverified(device) &&
          admission_.NoneBefore(joined_states_[device.value]);
 }
 
@@ -385,13 +388,11 @@ Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {
   // What a crash could still undo decides nothing.
   Task<Status> flush = flusher_.FlushAll();
   static_cast<void>(co_await flush);  // a failed one has stopped the array
-  const auto joining = [&] { return (core_.joining & Bit(device)) != 0; };
-  const bool ok = !core_.changing && !core_.stop_error && joining() && NothingMissing(device) &&
+  const bool ok = !core_.devices().changing() && !core_.stop_error &&
+                  core_.devices().IsJoining(device) && NothingMissing(device) &&
                   (core_.canary(Canary::kJoinedOkEarly) || FullCounts(device, upto));
   if (ok) {
-    core_.joining &= ~Bit(device);
-    core_.becoming_ok |= Bit(device);
-    ++core_.states;  // row changes that were taken before may carry `absent`
+    core_.devices_.BecomesOk(device);  // row changes that were taken before may carry `absent`
     Begin();
   }
   appender_.Unpause();

@@ -57,6 +57,8 @@ class Membership {
   void Open(uint64_t sequence);
   // Of a read-only opening: only which devices do not hold everything yet.
   void NoteJoining();
+  // Of an opening by force: a device that missed something is read where that helps. Borrowed.
+  void Lend(DeviceIndex index, Device& device);
   // Until no change is under way.
   Task<void> Idle() { return changes_.Wait(); }
 
@@ -77,6 +79,8 @@ class Membership {
   [[nodiscard]] uint64_t CommitUpto() const;
   // A full checkpoint counts that needs nothing from before the device joined, and covers `upto`.
   [[nodiscard]] bool FullCounts(DeviceIndex device, uint64_t upto) const;
+  // What these returning SSDs (a mask) hold has been looked at, and mended where it was wrong.
+  void Verified(uint64_t ssds);
   // Nothing is missing on a joining device any more, as things stand.
   [[nodiscard]] bool NothingMissing(DeviceIndex device) const;
   // Makes a joining device `ok` if nothing is missing on it any more and FullCounts; false if not.

@@ -51,7 +51,7 @@ Task<Status> MetadataScrubber::Run(Options options) {
 
 Task<bool> MetadataScrubber::CheckOnce() {
   pointer_ = parts_.superblocks.current().checkpoint;
-  states_ = core_.states;
+  states_ = core_.devices().number();
   Task<Result<CheckpointRoot>> loading = LoadRoot(core_, pointer_);
   Result<CheckpointRoot> root = co_await loading;
   if (!root.ok() && Same()) {
@@ -76,7 +76,8 @@ Task<bool> MetadataScrubber::CheckOnce() {
 }
 
 bool MetadataScrubber::Same() const {
-  return !Stop() && core_.states == states_ && parts_.superblocks.current().checkpoint == pointer_;
+  return !Stop() && core_.devices().number() == states_ &&
+         parts_.superblocks.current().checkpoint == pointer_;
 }
 
 void MetadataScrubber::Found(DeviceIndex device, std::string what, std::vector<size_t>& list) {
@@ -146,7 +147,7 @@ Task<void> MetadataScrubber::CheckLog() {
     for (uint32_t j = 0; j < g.m; ++j) {
       const DeviceIndex device = g.LogDevice(j);
       // One that joins lacks what was logged before.
-      if (!core_.members.live(device) || (core_.joining >> device.value & 1) != 0) {
+      if (!core_.members.live(device) || core_.devices().IsJoining(device)) {
         continue;
       }
       Task<std::optional<EntryHeader>> reading = log.HeaderAt(j, place);

@@ -35,7 +35,7 @@ Task<void> Rebuilder::Close() {
 }
 
 uint64_t Rebuilder::JoiningSsds() const {
-  return core_.joining & ((uint64_t{1} << core_.geometry.n) - 1);
+  return core_.devices().joining() & ((uint64_t{1} << core_.geometry.n) - 1);
 }
 
 // Positions that are absent on joining SSDs.
@@ -76,7 +76,7 @@ Task<void> Rebuilder::KeepLimit() {
 // Positions on SSDs that were away: what they hold is verified.
 uint64_t Rebuilder::Unverified(StripeIndex stripe) const {
   uint64_t positions = 0;
-  for (uint64_t mask = core_.unverified; mask != 0; mask &= mask - 1) {
+  for (uint64_t mask = core_.devices().unverified(); mask != 0; mask &= mask - 1) {
     const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
     const uint32_t index = core_.geometry.IndexOn(stripe, ssd);
     positions |= core_.state->rows.Get(stripe, index).word.has_slot() ? uint64_t{1} << index : 0;
@@ -96,7 +96,7 @@ bool Rebuilder::CommitDue() const {
 
 Task<void> Rebuilder::Run() {
   while (!Ended()) {
-    if (core_.joining == 0) {
+    if (core_.devices().joining() == 0) {
       rebuilt_bytes_ = limited_bytes_ = 0;
       stuck_.clear();
       told_.clear();
@@ -109,10 +109,10 @@ Task<void> Rebuilder::Run() {
     const uint64_t begun = core_.loop.NowUs();
     Task<Status> pass = Pass();
     const Status status = co_await pass;
-    if (!Ended() && core_.joining != 0) {
+    if (!Ended() && core_.devices().joining() != 0) {
       // Somebody still holds what keeps it from being ok, or a stripe cannot be read at the moment.
       const uint64_t now = core_.loop.NowUs();
-      const uint64_t longest = core_.unverified != 0 ? kLongestRetryUs : kLongestLookUs;
+      const uint64_t longest = core_.devices().unverified() != 0 ? kLongestRetryUs : kLongestLookUs;
       const uint64_t patience =
           stuck_.empty() ? kRetryUs : std::clamp(stuck_wait_us_, kRetryUs, longest);
       co_await wake_.WaitUntil(now + std::max(patience, now - begun));
@@ -128,8 +128,8 @@ Task<Status> Rebuilder::Pass() {
     Task<Status> committing = CommitOld();
     committed = co_await committing;
   }
-  const uint64_t verifying = core_.unverified;
-  const uint64_t states = core_.states;
+  const uint64_t verifying = core_.devices().unverified();
+  const uint64_t states = core_.devices().number();
   skipped_ = false;
   verified_chunks_ = 0;
   // What is committed later may have lain there unverified.
@@ -146,15 +146,15 @@ Task<Status> Rebuilder::Pass() {
   Status status = co_await rebuilding;
   // With nothing old pending any more: a commit of that would install what lies there unverified.
   const bool all = !skipped_ && committed.ok() && !CommitDue();
-  if (all && states == core_.states && !Ended()) {
-    core_.unverified &= ~verifying;  // what is still wrong cannot be decoded
+  if (all && states == core_.devices().number() && !Ended()) {
+    membership_.Verified(verifying);  // what is still wrong cannot be decoded
   }
   CountStuck();
   EPLOG_CO_TRY(status);
   EPLOG_CO_TRY(committed);
   const uint64_t upto = appender_.applied().sequence;
   for (uint8_t i = 0; i < core_.geometry.devices() && !Ended(); ++i) {
-    if ((core_.joining >> i & 1) == 0 || !membership_.NothingMissing(DeviceIndex(i))) {
+    if (!core_.devices().IsJoining(DeviceIndex(i)) || !membership_.NothingMissing(DeviceIndex(i))) {
       continue;
     }
     if (!membership_.FullCounts(DeviceIndex(i), upto) && !core_.canary(Canary::kJoinedOkEarly)) {
@@ -215,7 +215,7 @@ Task<Status> Rebuilder::RebuildRows() {
       if ((Gaps(stripe) | unverified) != 0 && IsStuck(stripe)) {
         // Who is lost may be back one day, and then it can be decoded: until then what is there
         // counts as looked at as little as when it was tried.
-        skipped_ = skipped_ || (unverified != 0 && core_.live_ssds() != core_.geometry.n);
+        skipped_ = skipped_ || (unverified != 0 && core_.devices().live_ssds() != core_.geometry.n);
       } else if ((Gaps(stripe) | unverified) != 0) {
         batch.push_back(stripe);
       }
@@ -252,7 +252,7 @@ Task<Status> Rebuilder::RebuildRows() {
 
 // Reads rows as their parity covers them, and writes what is absent on joining SSDs to slots there.
 Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
-  const auto chunks = static_cast<uint32_t>(std::popcount(core_.joining));
+  const auto chunks = static_cast<uint32_t>(std::popcount(core_.devices().joining()));
   Grant grant(admission_);
   Task<Status> admit =
       admission_.Admit(grant, {.blocks = RowMender::Blocks(stripes.size(), chunks)});
@@ -264,7 +264,7 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
     locks.push_back(co_await locking);
   }
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   RowBatch batch(core_, reader_, stripes.size());
   std::vector<uint64_t> doubtful;
   for (const StripeIndex stripe : stripes) {
@@ -295,7 +295,7 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     const Status decoded = batch.Decode(at, gaps);
     masks[at] = decoded.ok() ? gaps : 0;
     if (!decoded.ok()) {
-      skipped_ = skipped_ || core_.lost_devices() != 0;  // it may be back one day
+      skipped_ = skipped_ || core_.devices().lost() != 0;  // it may be back one day
       verified_chunks_ -= static_cast<uint64_t>(std::popcount(doubtful[at]));
       NoteStuck(batch.row(at).stripe, gaps);
     }
@@ -330,7 +330,7 @@ bool Rebuilder::IsStuck(StripeIndex stripe) const {
 
 void Rebuilder::NoteStuck(StripeIndex stripe, uint64_t gaps) {
   if (stuck_.empty()) {
-    stuck_states_ = core_.states;
+    stuck_states_ = core_.devices().number();
   }
   if (stuck_.size() < kMostStuck || stuck_.contains(stripe.value)) {
     stuck_[stripe.value] = WordsOf(stripe);
@@ -349,7 +349,7 @@ void Rebuilder::NoteStuck(StripeIndex stripe, uint64_t gaps) {
 // Each time that nothing has changed the next one is twice as far.
 void Rebuilder::RetryStuck() {
   const uint64_t now = core_.loop.NowUs();
-  const bool changed = core_.states != stuck_states_;
+  const bool changed = core_.devices().number() != stuck_states_;
   if (stuck_.empty() || changed || now >= stuck_retry_us_) {
     stuck_wait_us_ = stuck_.empty() || changed
                          ? kRetryUs
@@ -387,12 +387,12 @@ Rebuilder::Progress Rebuilder::GetProgress() const {
   for (uint64_t mask = JoiningSsds(); mask != 0; mask &= mask - 1) {
     const DeviceIndex ssd(static_cast<uint8_t>(std::countr_zero(mask)));
     progress.left_bytes += uint64_t{core_.state->absent(ssd)} * core_.geometry.chunk_bytes;
-    if ((core_.unverified >> ssd.value & 1) != 0) {
+    if (core_.devices().IsUnverified(ssd)) {
       const uint64_t used = core_.geometry.slots - core_.space.free(ssd);
       progress.left_bytes += (used - std::min(used, verified_chunks_)) * core_.geometry.chunk_bytes;
     }
   }
-  if (core_.joining == 0) {
+  if (core_.devices().joining() == 0) {
     return progress;
   }
   progress.total_bytes = rebuilt_bytes_ + progress.left_bytes;

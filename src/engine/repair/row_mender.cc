@@ -16,7 +16,7 @@ struct Mending {
 
 // None where the only ones left are for commits: its turn comes again.
 SlotWord TakeSlot(Core& core, DeviceIndex ssd, uint64_t states, Grant* granted) {
-  if (!core.IsCurrent(ssd, states)) {
+  if (!core.devices().IsCurrent(ssd, states)) {
     return SlotWord::Absent();
   }
   if (granted != nullptr) {
@@ -57,7 +57,7 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, Mend
 void GiveUp(Core& core, const RecordWrite& record, uint64_t states) {
   for (const RowChange& change : record.row->changes) {
     const DeviceIndex ssd = core.geometry.SsdOf(record.row->stripe, change.index);
-    if (core.IsCurrent(ssd, states)) {
+    if (core.devices().IsCurrent(ssd, states)) {
       core.space.Unclaim(ssd, change.word.slot());
     }
   }

@@ -198,14 +198,14 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
 
 // The words of one instant, pinned: no lock is needed to compare what they name.
 Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<WrongRow>& wrong) {
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   RowBatch batch(core_, reader_, stripes.size());
   for (const StripeIndex stripe : stripes) {
     batch.Add(stripe);
   }
   Task<void> reading = batch.ReadAll();
   co_await reading;
-  if (states != core_.states) {
+  if (states != core_.devices().number()) {
     // What was read may be of another device than the one that was meant: again.
     Task<void> again = CheckBatch(std::move(stripes), wrong);
     co_await again;
@@ -301,11 +301,11 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
 struct Scrubber::LogStripe {
   Span span;
   LogStripeView view;
-  uint64_t states = 0;                       // Core::states when it was looked up
+  uint64_t states = 0;                       // DeviceStates::number when it was looked up
   std::vector<Buffer> chunks;                // members, then log chunks
   std::vector<std::optional<size_t>> found;  // by member: its finding
   uint64_t valid = 0;
-  // By log chunk that was judged: Core::states then.
+  // By log chunk that was judged: DeviceStates::number then.
   std::array<std::optional<uint64_t>, kMaxParity> judged;
 
   [[nodiscard]] uint64_t members() const { return (uint64_t{1} << view.members.size()) - 1; }
@@ -317,7 +317,8 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   if (!core_.state->pending.IsLive(span.id, span.sequence)) {
     co_return;  // the array is at work, and this one has died since
   }
-  LogStripe stripe{span, core_.state->pending.View(span.id), core_.states, {}, {}, 0, {}};
+  LogStripe stripe{span, core_.state->pending.View(span.id), core_.devices().number(), {}, {}, 0,
+                   {}};
   if (stripe.view.zeros) {
     co_return;  // trimmed chunks: nothing on any device
   }
@@ -335,11 +336,11 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   co_await members;
   uint64_t states = 0;
   do {
-    states = core_.states;
+    states = core_.devices().number();
     ForgetLostSsds(stripe);
     Task<void> logs = CheckLogChunks(stripe, wrong);
     co_await logs;
-  } while (states != core_.states);
+  } while (states != core_.devices().number());
   NameLostMembers(stripe, wrong);
 }
 
@@ -351,8 +352,8 @@ Task<void> Scrubber::CheckMembers(LogStripe& stripe, Wrong& wrong) {
     Task<Status> read =
         reader_.ReadSlot(ssd, member.word, member.crc, stripe.states, stripe.chunks[i].span());
     const Status status = co_await read;
-    const bool there =
-        !member.word.is_absent() && core_.IsCurrent(ssd, stripe.states) && !IsBeingVerified(ssd);
+    const bool there = !member.word.is_absent() && core_.devices().IsCurrent(ssd, stripe.states) &&
+                       !IsBeingVerified(ssd);
     report_.chunks_checked += there ? 1 : 0;
     stripe.valid |= status.ok() ? uint64_t{1} << i : 0;
     stripe.found.emplace_back();
@@ -378,16 +379,15 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
   for (uint32_t j = 0; j < g.m; ++j) {
     const DeviceIndex log = g.LogDevice(j);
     const std::span<std::byte> stored = stripe.chunks[members + j].span();
-    if (stripe.judged[j] && core_.IsCurrent(log, *stripe.judged[j])) {
+    if (stripe.judged[j] && core_.devices().IsCurrent(log, *stripe.judged[j])) {
       continue;
     }
     stripe.valid &= ~(uint64_t{1} << (members + j));
     if (!core_.members.live(log)) {
       continue;
     }
-    const uint64_t states = core_.states;
-    if ((core_.joining >> log.value & 1) != 0 ||
-        stripe.view.place < core_.has_log_from[log.value]) {
+    const uint64_t states = core_.devices().number();
+    if (core_.devices().IsJoining(log) || stripe.view.place < core_.devices().has_log_from(log)) {
       // One that joined lacks what was logged before, until that is committed: nothing is wrong.
       if (!all) {
         Task<bool> looking = IsOnJoined(stripe, j);
@@ -405,7 +405,7 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
     const bool differs =
         status.ok() && all &&
         std::memcmp(stored.data(), computed.data() + size_t{j} * g.chunk_bytes, g.chunk_bytes) != 0;
-    const bool there = core_.IsCurrent(log, states);
+    const bool there = core_.devices().IsCurrent(log, states);
     if (!there || (status.ok() && !differs)) {
       continue;
     }
@@ -449,7 +449,7 @@ void Scrubber::ForgetLostSsds(LogStripe& stripe) const {
   const std::vector<LogStripeMember>& members = stripe.view.members;
   for (size_t i = 0; i < members.size(); ++i) {
     const DeviceIndex ssd = core_.geometry.SsdOf(members[i].chunk);
-    if (!members[i].word.is_zero() && !core_.IsCurrent(ssd, stripe.states)) {
+    if (!members[i].word.is_zero() && !core_.devices().IsCurrent(ssd, stripe.states)) {
       stripe.valid &= ~(uint64_t{1} << i);
     }
   }

@@ -89,7 +89,7 @@ class Scrubber {
   [[nodiscard]] bool IsReadFromTables(ChunkIndex chunk) const;
   // It was away; what it may have lost is found and healed before it counts.
   [[nodiscard]] bool IsBeingVerified(DeviceIndex ssd) const {
-    return (core_.unverified >> ssd.value & 1) != 0;
+    return core_.devices().IsUnverified(ssd);
   }
   [[nodiscard]] bool Busy() const;
   // Or why nothing more is read.

@@ -36,15 +36,15 @@ bool Keeper::MarkDue() const {
 
 void Keeper::DevicesChanged() {
   flush_now_ = true;
-  if (core_.lost_logs() > lost_logs_) {
+  if (core_.devices().lost_logs() > lost_logs_) {
     commit_upto_ = appender_.newest_sequence();
   }
-  lost_logs_ = core_.lost_logs();
+  lost_logs_ = core_.devices().lost_logs();
   core_.kick.NotifyAll();
 }
 
 void Keeper::Start() {
-  lost_logs_ = core_.lost_logs();
+  lost_logs_ = core_.devices().lost_logs();
   space_task_.Add();
   stability_task_.Add();
   core_.loop.Spawn(Stability());
@@ -169,13 +169,13 @@ Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
   }
   const uint64_t rest = kLongRetryUs << std::min(fruitless - kTries, kMostDoublings);
   const uint64_t until = core_.loop.NowUs() + rest;
-  const uint64_t states = core_.states;
+  const uint64_t states = core_.devices().number();
   const uint64_t applied = appender_.applied().sequence;
   do {
     admission_.Refuse(error);
     co_await core_.kick.WaitUntil(until);
   } while (!stop_space_ && !core_.stop_error && core_.loop.NowUs() < until &&
-           core_.states == states && appender_.applied().sequence == applied);
+           core_.devices().number() == states && appender_.applied().sequence == applied);
 }
 
 // As far as it goes, whether it pays or not: all that is applied becomes stable, any gain is taken,
