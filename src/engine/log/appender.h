@@ -2,10 +2,8 @@
 // entries are in flight; they complete, are applied and acknowledged in order. Data and entry are
 // written in parallel (I4).
 //
-// Chunk writes wait in one queue an SSD. A log stripe takes one from the head of every queue that
-// is not empty, so it is as wide as the load allows (the elastic part). While entries are in flight
-// a narrow stripe waits for company; nothing waits on a timer, since the completion of an entry
-// looks again.
+// It says when an entry is made, and what becomes of it. What waits is AppendQueue's; EntryMaker
+// makes entries of that, EntryWriter writes them, AgeLog remembers how old they are.
 //
 // Log room is promised at admission, before any lock is taken, so an append never waits for space
 // that only a holder of its locks could free. Row installs of commits and marks are urgent: they go
@@ -13,83 +11,28 @@
 // that there is UrgentRoom.
 #pragma once
 
-#include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "base/buffer.h"
 #include "engine/core/core.h"
-#include "format/entry.h"
+#include "engine/log/age_log.h"
+#include "engine/log/append_queue.h"
+#include "engine/log/entry_maker.h"
+#include "engine/log/entry_writer.h"
+#include "engine/log/log_entry.h"
+#include "engine/log/pieces.h"
 
 namespace eplog {
-
-// Awaited once by the coroutine that submitted a piece.
-class Completion {
- public:
-  [[nodiscard]] bool await_ready() const noexcept { return done_; }
-  void await_suspend(std::coroutine_handle<> handle) noexcept { waiter_ = handle; }
-  void await_resume() const noexcept {}
-
-  void Finish(EventLoop& loop, Status status, uint64_t sequence) {
-    done_ = true;
-    status_ = std::move(status);
-    sequence_ = sequence;
-    if (waiter_) {
-      loop.Post(waiter_);
-    }
-  }
-  [[nodiscard]] Status status() const { return status_; }
-  [[nodiscard]] uint64_t sequence() const { return sequence_; }
-
- private:
-  std::coroutine_handle<> waiter_;
-  bool done_ = false;
-  Status status_;
-  uint64_t sequence_ = 0;
-};
-
-// A new version of one data chunk, to become a member of a log stripe. Lives in the writer's frame;
-// `data` is chunk_bytes, aligned for the devices, unchanged until completion.
-struct ChunkWrite {
-  ChunkIndex chunk;
-  SlotWord word;  // claimed slot, or `absent`
-  uint32_t crc = 0;
-  const std::byte* data = nullptr;
-  uint64_t states = 0;  // set by Submit
-  Completion completion;
-};
-
-struct SlotWrite {
-  DeviceIndex ssd;
-  SlotIndex slot;
-  const std::byte* data = nullptr;  // chunk_bytes
-  bool parity = false;
-};
-
-// Records with the chunks that they bring along. With neither it only carries the mark.
-struct RecordWrite {
-  std::optional<RowRecord> row;
-  bool own_version = false;  // full stripe: the row's data words are of the entry itself
-  std::vector<VolumeRecord> volumes;
-  std::optional<TrimRecord> trim;
-  std::vector<SlotWrite> writes;
-  // Taken under these device states (DeviceStates::number): under others it is not described, but ends with
-  // kBusy.
-  std::optional<uint64_t> states;
-  uint64_t promised = 1;  // log blocks; what exceeds the entry's is held until it is applied
-  Completion completion;
-  size_t max_bytes = 0;           // set by Submit
-  uint64_t submitted_states = 0;  // the same
-};
 
 class Flusher;
 
 class Appender {
  public:
-  static constexpr size_t kMaxInFlight = 4;
+  static constexpr size_t kMaxInFlight = AppendQueue::kMaxInFlight;
   // Log blocks that even urgent entries leave free: the first entry of the next epoch, and one
   // more.
   static constexpr uint64_t kLogReserveForRecovery = 2;
@@ -98,22 +41,18 @@ class Appender {
   explicit Appender(Core& core);
   ~Appender();
 
-  struct Position {
-    Epoch epoch;
-    uint64_t sequence = 0;
-    uint64_t place = 0;  // of the next entry
-  };
+  using Position = LogPosition;
   // The log goes on after `position`; `checkpoint_place` is where the newest checkpoint's state
   // ends.
   void Open(const Epoch& epoch, const Position& position, uint64_t checkpoint_place,
             Flusher& flusher);
 
   // ---- log room for the foreground
-  [[nodiscard]] uint64_t BlocksForChunk() const { return 1 + core_.geometry.chunk_blocks(); }
+  [[nodiscard]] uint64_t BlocksForChunk() const { return queue_.BlocksForChunk(); }
   // `frees`: for what lets go of pending chunks.
   [[nodiscard]] bool CanPromise(uint64_t blocks, bool frees) const;
-  void Promise(uint64_t blocks) { promised_blocks_ += blocks; }
-  void TakeBack(uint64_t blocks) { promised_blocks_ -= blocks; }
+  void Promise(uint64_t blocks) { queue_.Promise(blocks); }
+  void TakeBack(uint64_t blocks) { queue_.TakeBack(blocks); }
   // Log blocks closed to the foreground while what is pending now is, and `promised` blocks become
   // pending too.
   [[nodiscard]] uint64_t ClosedBlocks(uint64_t promised, bool frees = false) const;
@@ -122,8 +61,8 @@ class Appender {
 
   // ---- pieces; the caller awaits `piece.completion`. One promise a piece is consumed:
   // BlocksForChunk() for a chunk, `promised` for a record that is not urgent.
-  void Submit(ChunkWrite& write);
-  void Submit(RecordWrite& record, bool urgent);
+  void Submit(ChunkWrite& write) { queue_.Submit(write); }
+  void Submit(RecordWrite& record, bool urgent) { queue_.Submit(record, urgent); }
 
   // An entry with no record, to carry the mark.
   Task<Status> AppendMark();
@@ -136,7 +75,7 @@ class Appender {
   // Until what is in flight has ended on all devices that are left.
   Task<void> InFlightWritten();
   // The next entry is the first of a new epoch.
-  void BeginEpoch(const Epoch& epoch);
+  void BeginEpoch(const Epoch& epoch) { maker_.BeginEpoch(epoch); }
   // Nothing new is made until Unpause; returns when nothing is in flight.
   Task<void> Pause();
   void Unpause() {
@@ -147,10 +86,10 @@ class Appender {
   void Resume() { CompleteInOrder(); }
 
   [[nodiscard]] const Position& applied() const { return applied_; }
-  [[nodiscard]] bool idle() const { return in_flight_.empty() && !HasWork(); }
+  [[nodiscard]] bool idle() const { return in_flight_.empty() && queue_.empty(); }
 
   [[nodiscard]] uint64_t log_tail() const;  // oldest place still needed
-  [[nodiscard]] uint64_t log_used() const { return next_.place - log_tail(); }
+  [[nodiscard]] uint64_t log_used() const { return maker_.end().place - log_tail(); }
   // What counts as used: pending zeros are charged as if they had log chunks, and as long.
   [[nodiscard]] uint64_t log_charged() const {
     return log_used() + core_.state->pending.charged_zeros() * core_.geometry.chunk_blocks();
@@ -165,10 +104,10 @@ class Appender {
   }  // appends wait for log or ring room or for stability
   [[nodiscard]] bool RingShort() const;
   // Of the newest entry that was made.
-  [[nodiscard]] uint64_t newest_mark() const { return newest_mark_; }
-  [[nodiscard]] uint64_t newest_sequence() const { return next_.sequence; }
+  [[nodiscard]] uint64_t newest_mark() const { return maker_.newest_mark(); }
+  [[nodiscard]] uint64_t newest_sequence() const { return maker_.end().sequence; }
   // Of the next entry.
-  [[nodiscard]] uint64_t next_place() const { return next_.place; }
+  [[nodiscard]] uint64_t next_place() const { return maker_.end().place; }
   [[nodiscard]] size_t in_flight() const { return in_flight_.size(); }
 
   // Log chunks from this place on are being read: their space stays taken.
@@ -191,64 +130,39 @@ class Appender {
   // When the oldest still pending chunk was appended, in loop time.
   [[nodiscard]] std::optional<uint64_t> OldestPendingUs() const;
   // An entry that was appended at that time or before, and about the newest such.
-  [[nodiscard]] uint64_t SequenceAt(uint64_t us) const;
+  [[nodiscard]] uint64_t SequenceAt(uint64_t us) const { return ages_.SequenceAt(us); }
 
   void FailAll();  // the array has stopped: everything queued ends with an error
 
  private:
-  struct Entry;
-
   void UnpinLog(uint64_t place);
-  [[nodiscard]] bool HasWork() const {
-    return !urgent_.empty() || !records_.empty() || queued_chunks_ != 0;
-  }
   bool CanAppend();
-  void DropOutdated();
-  void WithoutLost(ChunkWrite& write) const;
-  void WithoutLost(RecordWrite& record) const;
   [[nodiscard]] bool RoomInLog(uint64_t blocks, uint64_t reserve) const;
-  [[nodiscard]] uint32_t Width() const;
-  [[nodiscard]] bool WideEnough() const;
-  std::unique_ptr<Entry> NewEntry();
-  void TakeRecords(Entry& entry, std::deque<RecordWrite*>& queue, bool urgent);
-  void TakeLogStripes(Entry& entry);
-  void TakeLogStripe(Entry& entry);
-  void Number(Entry& entry);
-  void Encode(Entry& entry);
-  Task<void> Write(Entry& entry);
-  void StartSlotWrites(Entry& entry, class TaskGroup& group);
-  Task<Status> WriteSlots(Entry& entry, size_t first, size_t last);
-  Task<Status> WriteLogCopy(DeviceIndex log, uint64_t place, std::vector<iovec> parts);
+  [[nodiscard]] uint64_t OldestPending() const;
+  Task<void> Write(LogEntry& entry);
   void CompleteInOrder();
-  void Finish(Entry& entry);
-  void Count(const Entry& entry);
-  void NoteWrites(const Entry& entry);
+  void Finish(LogEntry& entry);
+  void Count(const LogEntry& entry);
+  void NoteWrites(const LogEntry& entry);
   void CheckInvariants(const EntryHeader& header) const;
 
   Core& core_;
   Flusher* flusher_ = nullptr;
   Event applied_changed_;
-  Epoch epoch_;
-  bool first_of_epoch_ = false;
+  AppendQueue queue_;
+  EntryMaker maker_;
+  EntryWriter writer_;
+  AgeLog ages_;
   bool paused_ = false;
-  Position next_;     // of the next entry to be made
   Position applied_;  // after the newest applied entry
   uint64_t checkpoint_place_ = 0;
-  uint64_t promised_blocks_ = 0;
-  uint64_t newest_mark_ = 0;
   bool blocked_ = false;
   bool ending_ = false;
   bool running_ = false;
 
-  std::vector<std::deque<ChunkWrite*>> chunks_;  // by SSD
-  size_t queued_chunks_ = 0;
-  std::deque<RecordWrite*> records_;
-  std::deque<RecordWrite*> urgent_;
-  std::deque<std::unique_ptr<Entry>> in_flight_;
-  std::vector<std::unique_ptr<Entry>> spare_;
+  std::deque<std::unique_ptr<LogEntry>> in_flight_;
   std::vector<uint64_t> log_pins_;
   std::vector<uint64_t> last_write_;
-  mutable std::deque<std::pair<uint64_t, uint64_t>> ages_;  // sequence, time
   SlotChanges slot_changes_;
 };
 
