@@ -38,8 +38,6 @@ struct VolumeInfo {
   uint64_t allocated_bytes = 0;  // extents that it owns
 };
 
-inline constexpr uint64_t kMaxVolumeBytes = uint64_t{1} << 50;
-inline constexpr size_t kMaxVolumeNameBytes = 200;
 // What begins like this is nobody's to give to a volume. One that was given such a name by an
 // earlier version is a volume like any other.
 inline constexpr std::string_view kReservedVolumePrefix = ".eplog-deleted-";
@@ -82,8 +80,8 @@ class Array {
   virtual Task<Status> Close() = 0;
 
   // ---- volumes. Each change is durable on return.
-  // Names: 1 ... 200 bytes of UTF-8 without '/' and control characters, not "." or "..", and not
-  // reserved.
+  // Names: 1 ... kMaxVolumeNameBytes bytes of UTF-8 without '/' and control characters, not "." or
+  // "..", and not reserved.
   virtual Task<Result<VolumeId>> CreateVolume(std::string name, uint64_t size_bytes) = 0;
   // Growing is free (thin). What is cut off by shrinking is gone and reads zero if the volume grows
   // again.

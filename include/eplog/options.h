@@ -17,7 +17,7 @@ enum class JournalMode : uint8_t {
 };
 
 struct CreateOptions {
-  std::string name;               // of the array; at most 63 bytes
+  std::string name;               // of the array; at most kMaxArrayNameBytes
   uint32_t parity = 2;            // m: parity chunks a stripe = log devices; 1 ... 4, and m < n
   uint32_t chunk_bytes = 4096;    // power of two, 4 KiB ... 1 MiB
   uint32_t reserve_percent = 10;  // of each SSD's slots, for versions not yet freed; 1 ... 50

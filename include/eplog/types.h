@@ -30,6 +30,10 @@ inline constexpr uint32_t kMaxParity = 4;  // m
 inline constexpr uint32_t kMaxDevices = kMaxSsds + kMaxParity;
 inline constexpr uint32_t kMinChunkBytes = 4096;
 inline constexpr uint32_t kMaxChunkBytes = 1U << 20;
+// What a volume may be given. The format could tell larger ones.
+inline constexpr uint64_t kMaxVolumeBytes = uint64_t{1} << 50;
+inline constexpr size_t kMaxVolumeNameBytes = 200;
+inline constexpr size_t kMaxArrayNameBytes = 63;
 
 }  // namespace eplog
 

@@ -181,10 +181,10 @@ class RecordReader {
     return id;
   }
 
-  uint64_t ReadVolumeSize() { return Below<uint64_t>(wire::kMaxVolumeBytes + 1); }
+  uint64_t ReadVolumeSize() { return Below<uint64_t>(wire::kMaxToldVolumeBytes + 1); }
 
   std::string ReadName() {
-    const auto size = Below<size_t>(wire::kMaxVolumeNameBytes + 1);
+    const auto size = Below<size_t>(kMaxVolumeNameBytes + 1);
     const auto bytes = in_.Bytes(size);
     if (bytes.empty()) {
       in_.Fail();

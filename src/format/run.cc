@@ -358,9 +358,9 @@ class ItemReader {
   Status ReadVolume() {
     VolumeItem item;
     item.id = ReadVolumeId();
-    item.size_bytes = Below<uint64_t>(wire::kMaxVolumeBytes + 1);
+    item.size_bytes = Below<uint64_t>(wire::kMaxToldVolumeBytes + 1);
     item.deleting = Below<uint8_t>(wire::kDeletingVolume + 1) != 0;
-    const auto name = in_.Bytes(Below<size_t>(wire::kMaxVolumeNameBytes + 1));
+    const auto name = in_.Bytes(Below<size_t>(kMaxVolumeNameBytes + 1));
     if (!in_.ok() || name.empty()) {
       return WrongRun("a volume that cannot be");
     }
@@ -471,8 +471,8 @@ void RunWriter::Zeros(const ZerosItem& item) {
 }
 
 void RunWriter::Volume(const VolumeItem& item) {
-  EPLOG_CHECK(!item.name.empty() && item.name.size() <= wire::kMaxVolumeNameBytes,
-              "a volume's name has 1 to 200 bytes");
+  EPLOG_CHECK(!item.name.empty() && item.name.size() <= kMaxVolumeNameBytes,
+              "a volume's name is neither empty nor too long");
   Appender out(out_);
   out.Type(ItemType::kVolume);
   out.Varint(item.id.value);

@@ -143,9 +143,9 @@ void EncodeSuperblock(const Superblock& superblock, std::span<std::byte> out) {
       superblock.geometry.n <= kMaxSsds && superblock.geometry.m <= kMaxParity &&
           superblock.members.size() == (superblock.is_spare() ? 0 : superblock.geometry.devices()),
       "one member for each device of the geometry, none in a spare");
-  EPLOG_CHECK(
-      superblock.name.size() < wire::kNameBytes && superblock.name.find('\0') == std::string::npos,
-      "an array's name has at most 63 bytes");
+  EPLOG_CHECK(superblock.name.size() <= kMaxArrayNameBytes &&
+                  superblock.name.find('\0') == std::string::npos,
+              "an array's name fits its field and ends where its zeros begin");
   SuperblockBytes to{};
   to.magic = wire::kSuperblockMagic;
   to.version = superblock.version;

@@ -57,7 +57,7 @@ struct Superblock {
   DeviceIndex index;  // SSDs first; says the role too
   Geometry geometry;
   uint8_t journal_mode = 1;  // JournalMode
-  std::string name;          // at most 63 bytes
+  std::string name;          // at most kMaxArrayNameBytes
   uint64_t generation = 0;   // of this device's superblock; copy = generation mod 2
   Epoch epoch;
   Epoch base;  // the last epoch that opened

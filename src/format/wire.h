@@ -24,7 +24,7 @@ inline constexpr uint64_t kMostNumber = uint64_t{1} << 62;
 
 // ---- superblock
 inline constexpr std::array<char, 8> kSuperblockMagic = {'E', 'P', 'L', 'O', 'G', 'S', 'B', '1'};
-inline constexpr size_t kNameBytes = 64;
+inline constexpr size_t kNameBytes = kMaxArrayNameBytes + 1;
 inline constexpr size_t kMemberTableOffset = 512;
 
 struct MemberBytes {
@@ -144,8 +144,8 @@ enum class RecordType : uint8_t {
 };
 inline constexpr uint8_t kHasVersion =
     0x80;  // in the index byte of a row change: a version follows
-inline constexpr size_t kMaxVolumeNameBytes = 200;
-inline constexpr uint64_t kMaxVolumeBytes = uint64_t{INT64_MAX};
+// What a size on the devices may say at most. What a volume may be given is less, and not for ever.
+inline constexpr uint64_t kMaxToldVolumeBytes = uint64_t{INT64_MAX};
 
 // ---- journal ring block
 inline constexpr uint32_t kRingMagic = 0x524C5045;  // "EPLR"

@@ -16,13 +16,13 @@
 
 #include "base/file_descriptor.h"
 #include "base/utf8.h"
+#include "eplog/types.h"
 #include "text/words.h"
 
 namespace eplog {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 20;
-constexpr size_t kMaxNameBytes = 63;  // as in the superblock
 
 // Collects the first complaint; everything after it is skipped.
 class Reader {
@@ -178,9 +178,9 @@ Result<ArrayFile> ReadArray(const toml::table& root, const std::filesystem::path
   if (!name.ok()) {
     return Fail(std::move(name).error());
   }
-  if (name->size() > kMaxNameBytes) {
+  if (name->size() > kMaxArrayNameBytes) {
     return reader.Complain(*root.get("name"),
-                           fmt::format("'name' is longer than {} bytes", kMaxNameBytes));
+                           fmt::format("'name' is longer than {} bytes", kMaxArrayNameBytes));
   }
   array.name = std::move(*name);
   const toml::node* members = root.get("member");

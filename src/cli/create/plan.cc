@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "eplog/types.h"
 #include "host/bounded_call.h"
 #include "host/device_content.h"
 #include "host/make_file.h"
@@ -15,8 +16,6 @@
 
 namespace eplog::cli {
 namespace {
-
-constexpr size_t kMaxArrayName = 63;
 
 tl::unexpected<Error> Usage(std::string what) {
   return Fail(ErrorCode::kInvalidArgument, std::move(what));
@@ -63,8 +62,8 @@ std::string DefaultName(const ArrayFile& file) {
   if (file.Argument() == file.file) {
     name = file.file.stem().string();
   }
-  if (name.size() > kMaxArrayName) {
-    size_t keep = kMaxArrayName;
+  if (name.size() > kMaxArrayNameBytes) {
+    size_t keep = kMaxArrayNameBytes;
     while (keep > 0 && (static_cast<unsigned char>(name[keep]) & 0xC0) == 0x80) {
       --keep;  // not inside a UTF-8 sequence
     }
@@ -90,9 +89,9 @@ Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
     return Usage(fmt::format("--journal is full or log, not '{}'", request.journal));
   }
   options.journal = request.journal == "full" ? JournalMode::kFull : JournalMode::kLog;
-  if (request.name.size() > kMaxArrayName) {
-    return Usage(
-        fmt::format("--name has {} bytes; {} are allowed", request.name.size(), kMaxArrayName));
+  if (request.name.size() > kMaxArrayNameBytes) {
+    return Usage(fmt::format("--name has {} bytes; {} are allowed", request.name.size(),
+                             kMaxArrayNameBytes));
   }
   if (!IsPlainText(request.name)) {
     return Usage("--name must be UTF-8 without control characters");

@@ -13,10 +13,6 @@
 namespace eplog::cli {
 namespace {
 
-const char* JournalName(JournalMode mode) {
-  return mode == JournalMode::kFull ? "full" : "log";
-}
-
 void Line(std::string& out, std::string_view label, const std::string& value) {
   fmt::format_to(std::back_inserter(out), "  {:<11}{}\n", label, value);
 }
@@ -97,7 +93,7 @@ Json PlanToJson(const CreatePlan& plan) {
                    {"data_chunks", g.k()},
                    {"parity_chunks", g.m},
                    {"chunk_bytes", g.chunk_bytes},
-                   {"journal", JournalName(plan.options.journal)},
+                   {"journal", JournalModeName(plan.options.journal)},
                    {"capacity_bytes", g.capacity_bytes()}};
   json["ssds"] = MembersToJson(plan.ssds);
   json["logs"] = MembersToJson(plan.logs);
@@ -135,7 +131,7 @@ std::string PlanText(const CreatePlan& plan) {
   Line(out, "SSDs", MembersText(plan.ssds, plan.sparse));
   Line(out, "logs", MembersText(plan.logs, plan.sparse));
   Line(out, "chunk", TypedSize(plan.geometry.chunk_bytes));
-  Line(out, "journal", JournalName(plan.options.journal));
+  Line(out, "journal", JournalModeName(plan.options.journal));
   Line(out, "capacity",
        Share(use.capacity_bytes, use.raw_ssd_bytes) + " of " + HumanBytes(use.raw_ssd_bytes));
   Line(out, "parity", Share(use.parity_bytes, use.raw_ssd_bytes));

@@ -71,7 +71,7 @@ Json SuperblockToJson(const Superblock& superblock) {
           {"array_name", superblock.name},
           {"device_uuid", UuidToString(superblock.device_uuid)},
           {"device", superblock.DeviceName()},
-          {"journal", superblock.journal_mode == 1 ? "full" : "log"},
+          {"journal", JournalModeName(static_cast<JournalMode>(superblock.journal_mode))},
           {"generation", superblock.generation},
           {"epoch", EpochToJson(superblock.epoch)},
           {"base", EpochToJson(superblock.base)},
@@ -86,7 +86,8 @@ std::string GeometryText(const Superblock& superblock) {
   const auto to = std::back_inserter(out);
   fmt::format_to(to, "array '{}'  {}\n", superblock.name, UuidToString(superblock.array_uuid));
   fmt::format_to(to, "  {} data + {} parity chunks of {}, journal {}, format version {}\n", g.k(),
-                 g.m, TypedSize(g.chunk_bytes), superblock.journal_mode == 1 ? "full" : "log",
+                 g.m, TypedSize(g.chunk_bytes),
+                 JournalModeName(static_cast<JournalMode>(superblock.journal_mode)),
                  superblock.version);
   fmt::format_to(to, "  {} stripes in extents of {}, {} slots on each SSD\n", g.stripes,
                  g.extent_stripes, g.slots);

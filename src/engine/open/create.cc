@@ -25,8 +25,9 @@ Status CheckDevices(const std::vector<Device*>& ssds, const std::vector<Device*>
                     std::to_string(options.parity) + " log devices, not " +
                     std::to_string(logs.size()));
   }
-  if (options.name.size() > 63) {
-    return Fail(ErrorCode::kInvalidArgument, "an array's name has at most 63 bytes");
+  if (options.name.size() > kMaxArrayNameBytes) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "an array's name has at most " + std::to_string(kMaxArrayNameBytes) + " bytes");
   }
   if (options.format < 1 || options.format > kFormatVersion) {
     return Fail(ErrorCode::kInvalidArgument, "there is no format " +

@@ -27,8 +27,8 @@ Status Volumes::CheckName(std::string_view name) {
                    });
   if (bad) {
     return Fail(ErrorCode::kInvalidArgument,
-                "a volume name has 1 to 200 bytes, no '/' and no control characters, and is not "
-                "'.' or '..'");
+                "a volume name has 1 to " + std::to_string(kMaxVolumeNameBytes) +
+                    " bytes, no '/' and no control characters, and is not '.' or '..'");
   }
   if (!IsUtf8(name)) {
     return Fail(ErrorCode::kInvalidArgument, "a volume name is UTF-8, and this one is not");
