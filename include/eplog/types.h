@@ -27,6 +27,14 @@ using VolumeId = Index<struct VolumeTag, uint32_t>;  // never reused within an a
 
 inline constexpr uint32_t kMaxSsds = 32;   // n
 inline constexpr uint32_t kMaxParity = 4;  // m
+// What RAID calls an array with m parity chunks a stripe: 5 or 6; by the same count 7 and 8, which
+// have no common name.
+constexpr uint32_t LevelOfParity(uint32_t m) {
+  return m + 4;
+}
+constexpr uint32_t ParityOfLevel(uint32_t level) {
+  return level - 4;
+}
 inline constexpr uint32_t kMaxDevices = kMaxSsds + kMaxParity;
 inline constexpr uint32_t kMinChunkBytes = 4096;
 inline constexpr uint32_t kMaxChunkBytes = 1U << 20;

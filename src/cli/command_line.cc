@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "cli/verb/wrong_value.h"
 #include "terminal/console.h"
 #include "text/suggest.h"
 
@@ -83,6 +84,11 @@ std::string Explain(const CLI::App& verb, const std::string& name, const CLI::Pa
     return fmt::format("'{}' is one argument too many; {}", extras.front(), help);
   }
   return fmt::format("{}; {}", error.what(), help);
+}
+
+// Values are read before the library looks whether help was asked for.
+bool AsksForHelp(const CLI::App& verb) {
+  return verb.get_help_ptr() != nullptr && verb.get_help_ptr()->count() != 0;
 }
 
 // The innermost verb that was chosen, and its name as typed in full.
@@ -199,6 +205,13 @@ int RunCommandLine(std::vector<std::string> args) {
   } catch (const CLI::CallForVersion&) {
     Print(kVersion);
     return FinishOutput(kDone);
+  } catch (const WrongValue& wrong) {
+    std::string name;
+    if (AsksForHelp(*ChosenVerb(app, name))) {
+      Print(app.help());
+      return FinishOutput(kDone);
+    }
+    return FinishOutput(ReportUsage(name, wrong.what()));
   } catch (const CLI::ParseError& error) {
     std::string name;
     const CLI::App* verb = ChosenVerb(app, name);

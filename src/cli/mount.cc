@@ -29,8 +29,6 @@
 #include "report/report_json.h"
 #include "report/status_json.h"
 #include "terminal/console.h"
-#include "text/units.h"
-#include "text/words.h"
 
 namespace eplog::cli {
 namespace {
@@ -45,11 +43,10 @@ struct MountCommand {
   bool read_only = false;
   bool force = false;
   bool allow_other = false;
-  uint32_t device_buffer = 0;
-  uint32_t stripe_buffer = 0;
-  std::string commit_every = "off";
-  std::string commit_idle = "1m";
-  std::string io_deadline = "30s";
+  BufferSizes buffers;
+  WritesOrOff commit_every;
+  DurationOrOff commit_idle;
+  DurationOrOff io_deadline;
   std::string event_hook;
   std::vector<std::string> without;  // as typed
   // Not in the help: for crash tests, which kill the serving process (see MemberOptions).
@@ -219,30 +216,6 @@ Status CheckNotServed(const ArrayFile& file) {
                           ShellWord(file.Argument().string())));
 }
 
-// A number or a time that may be off.
-template <typename Parse>
-Status ParseOrOff(const std::string& text, const char* option, Parse parse, uint64_t& into) {
-  if (text == "off" || text == "0") {
-    into = 0;
-    return OkStatus();
-  }
-  const Result<uint64_t> value = parse(text);
-  if (!value.ok()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} {}: {}, or 'off'", option, text, value.error().message));
-  }
-  into = *value;
-  return OkStatus();
-}
-
-Result<uint64_t> ParseCount(std::string_view text) {
-  const auto value = ParseWhole(text);
-  if (value.value_or(0) == 0) {
-    return Fail(ErrorCode::kInvalidArgument, "needs a number of write requests, such as 10000");
-  }
-  return *value;
-}
-
 Result<OpenOptions> OptionsOf(const MountCommand& command) {
   OpenOptions open;
   if (command.force && !command.read_only) {
@@ -252,10 +225,9 @@ Result<OpenOptions> OptionsOf(const MountCommand& command) {
   }
   open.force = command.force;
   open.max_buffer_bytes = MostBufferBytes();
-  open.buffers = {.device_chunks = command.device_buffer, .stripes = command.stripe_buffer};
-  EPLOG_TRY(
-      ParseOrOff(command.commit_every, "--commit-every", ParseCount, open.commit.every_writes));
-  EPLOG_TRY(ParseOrOff(command.commit_idle, "--commit-idle", ParseDuration, open.commit.idle_us));
+  open.buffers = command.buffers;
+  open.commit.every_writes = command.commit_every.count;
+  open.commit.idle_us = command.commit_idle.us;
   return open;
 }
 
@@ -269,15 +241,8 @@ Result<MemberOptions> MemberOptionsOf(const MountCommand& command, const ArrayFi
   options.volatile_cache = command.test_volatile_cache;
   options.ignore_flush = command.test_ignore_flush;
   options.event_hook = command.event_hook;
-  EPLOG_TRY(
-      ParseOrOff(command.io_deadline, "--io-deadline", ParseDuration, options.io_deadline_us));
+  options.io_deadline_us = command.io_deadline.us;
   return options;
-}
-
-// Before anything is done: what needs no device.
-Status CheckDeadline(const MountCommand& command) {
-  uint64_t ignored = 0;
-  return ParseOrOff(command.io_deadline, "--io-deadline", ParseDuration, ignored);
 }
 
 // What was opened by force may be no more what was last known: nobody should take it for that.
@@ -391,9 +356,6 @@ int RunMount(const MountCommand& command) {
   if (const auto open = OptionsOf(command); !open.ok()) {
     return ReportError(kVerb, open.error());
   }
-  if (const Status times = CheckDeadline(command); !times.ok()) {
-    return ReportError(kVerb, times.error());
-  }
   CutMountsOfTheDying(kVerb);
   const auto typed = LookAtArray(command.array);
   if (!typed.ok()) {
@@ -460,26 +422,26 @@ void AddMount(Parser app, Run& run) {
       .OneEach();
   verb.AddFlag("--allow-other", command->allow_other,
                "let other users in, by the files' permissions");
-  verb.Add("--device-buffer", command->device_buffer,
+  verb.Add("--device-buffer", command->buffers.device_chunks,
            "chunks of each SSD in which updates wait and absorb others; 0 = off")
       .TypeName("CHUNKS")
       .Within(0U, kMaxBufferChunks);
-  verb.Add("--stripe-buffer", command->stripe_buffer,
+  verb.Add("--stripe-buffer", command->buffers.stripes,
            "stripes in which new data waits to become whole; 0 = off")
       .TypeName("STRIPES")
       .Within(0U, kMaxBufferChunks);
   verb.Add("--commit-every", command->commit_every,
            "commit parity after so many write requests, or off")
       .TypeName("N|off")
-      .ShowDefault();
+      .Default("off");
   verb.Add("--commit-idle", command->commit_idle,
            "commit parity after so long without a request, or off")
       .TypeName("TIME|off")
-      .ShowDefault();
+      .Default("1m");
   verb.Add("--io-deadline", command->io_deadline,
            "a device that does not answer for so long has failed, or off")
       .TypeName("TIME|off")
-      .ShowDefault();
+      .Default("30s");
   verb.Add("--event-hook", command->event_hook,
            "a shell command to run at each event, told in EPLOG_EVENT, EPLOG_DEVICE, "
            "EPLOG_TEXT, EPLOG_ARRAY and EPLOG_JSON")

@@ -80,7 +80,7 @@ ArrayStatus ArrayImpl::GetStatus() const {
   ArrayStatus status;
   status.uuid = UuidToString(core_.identity.array_uuid);
   status.name = core_.identity.name;
-  status.level = g.m + 4;
+  status.level = LevelOfParity(g.m);
   status.data_chunks = g.k();
   status.parity_chunks = g.m;
   status.chunk_bytes = g.chunk_bytes;

@@ -18,11 +18,11 @@ class CreatePlanTest : public ::testing::Test {
   CreateRequest Request() const {
     CreateRequest request;
     request.array = (dir_.path() / "array").string();
-    request.level = 6;
-    request.ssds = "8";
-    request.logs = "2";
-    request.device_size = "64M";
-    request.log_size = "64M";
+    request.level = Level{6};
+    request.ssds.count = 8;
+    request.logs.count = 2;
+    request.device_size = Size{64 * kMib};
+    request.log_size = Size{64 * kMib};
     return request;
   }
   // The plan fails with this code, and its one line holds `words`.
@@ -53,8 +53,8 @@ TEST_F(CreatePlanTest, NumbersMakeMemberFiles) {
 TEST_F(CreatePlanTest, DefaultsAreEnough) {
   CreateRequest request;
   request.array = (dir_.path() / "a").string();
-  request.level = 5;
-  request.ssds = "3";
+  request.level = Level{5};
+  request.ssds.count = 3;
   request.sparse = true;
   const auto plan = PlanCreate(request);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
@@ -68,11 +68,10 @@ TEST_F(CreatePlanTest, EverythingIsAccountedFor) {
   dir_.WriteSparse("a", 70 * kMib);
   dir_.WriteSparse("b", 64 * kMib);
   dir_.WriteSparse("c", 64 * kMib + 512);
-  request.level = 5;
-  request.ssds = (dir_.path() / "a").string() + "," + (dir_.path() / "b").string() + "," +
-                 (dir_.path() / "c").string();
-  request.logs = "1";
-  request.device_size = "";
+  request.level = Level{5};
+  request.ssds = {.paths = {dir_.path() / "a", dir_.path() / "b", dir_.path() / "c"}};
+  request.logs.count = 1;
+  request.device_size.reset();
   const auto plan = PlanCreate(request);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   const SpaceUse use = SpaceOf(*plan);
@@ -90,50 +89,51 @@ TEST_F(CreatePlanTest, WrongUsage) {
   };
   const auto usage = ErrorCode::kInvalidArgument;
   ExpectRefused(with([](auto& r) { r.level.reset(); }), usage, "--level 5 (one), --level 6 (two)");
-  ExpectRefused(with([](auto& r) { r.level = 7; }), usage, "--level is 5 or 6, not 7");
   ExpectRefused(with([](auto& r) { r.parity = 3; }), usage, "--level 6 means --parity 2, not 3");
   ExpectRefused(with([](auto& r) { r.level.reset(), r.parity = 5; }), usage,
                 "--parity is 1 to 4, not 5");
-  ExpectRefused(with([](auto& r) { r.ssds = ""; }), usage, "--ssds is missing");
-  ExpectRefused(with([](auto& r) { r.ssds = "0"; }), usage, "--ssds is 1 to 32, not 0");
-  ExpectRefused(with([](auto& r) { r.ssds = "33"; }), usage, "--ssds is 1 to 32, not 33");
-  ExpectRefused(with([](auto& r) { r.ssds = "99999999999999999999"; }), usage, "--ssds is 1 to 32");
-  ExpectRefused(with([](auto& r) { r.ssds = "2"; }), usage, "needs 3 to 32 SSDs, not 2");
-  ExpectRefused(with([](auto& r) { r.logs = "1"; }), usage, "takes 2 log devices, not 1: --logs 2");
-  ExpectRefused(with([](auto& r) { r.device_size = "many"; }), usage,
-                "--device-size: 'many' is not a size");
-  ExpectRefused(with([](auto& r) { r.chunk = "5K"; }), usage,
-                "--chunk is a power of two from 4K to 1M, not 5K");
-  ExpectRefused(with([](auto& r) { r.chunk = "2M"; }), usage,
-                "--chunk is a power of two from 4K to 1M, not 2M");
-  ExpectRefused(with([](auto& r) { r.reserve = "60%"; }), usage, "--reserve is 1% to 50%, not 60%");
-  ExpectRefused(with([](auto& r) { r.journal = "half"; }), usage,
-                "--journal is full or log, not 'half'");
+  ExpectRefused(with([](auto& r) { r.ssds = {}; }), usage, "--ssds is missing");
+  ExpectRefused(with([](auto& r) { r.ssds.count = 2; }), usage, "needs 3 to 32 SSDs, not 2");
+  ExpectRefused(with([](auto& r) { r.logs.count = 1; }), usage,
+                "takes 2 log devices, not 1: --logs 2");
   ExpectRefused(with([](auto& r) { r.name = std::string(64, 'x'); }), usage, "--name has 64 bytes");
   ExpectRefused(with([](auto& r) { r.name = "\xFF"; }), usage, "--name must be UTF-8");
-  ExpectRefused(with([](auto& r) { r.ssds = "a,,b", r.device_size = ""; }), usage,
-                "has an empty name in it");
-  ExpectRefused(with([](auto& r) { r.ssds = "/a,/b,/c"; }), usage,
-                "--device-size is for member files that create makes");
+  ExpectRefused(with([](auto& r) {
+                  r.ssds = {.paths = {"/a", "/b", "/c"}};
+                }),
+                usage, "--device-size is for member files that create makes");
+}
+
+// What RAID has no common name for is counted on.
+TEST_F(CreatePlanTest, LevelsSayTheFailuresThatAreSurvived) {
+  for (const uint32_t level : {5U, 6U, 7U, 8U}) {
+    auto request = Request();
+    request.level = Level{level};
+    request.logs = {};
+    const auto plan = PlanCreate(request);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    EXPECT_EQ(plan->geometry.m, level - 4);
+  }
 }
 
 TEST_F(CreatePlanTest, SizesThatDoNotFitNameTheMinimum) {
   auto request = Request();
-  request.device_size = "100K";
+  request.device_size = Size{100 << 10};
   ExpectRefused(request, ErrorCode::kInvalidArgument, "it needs at least");
   request = Request();
-  request.log_size = "8K";
+  request.log_size = Size{8 << 10};
   ExpectRefused(request, ErrorCode::kInvalidArgument,
                 "a log device of 8K is too small; it needs at least 320K");
 }
 
 TEST_F(CreatePlanTest, TheMinimumThatIsNamedIsEnough) {
   auto request = Request();
-  request.device_size = "100K";
+  request.device_size = Size{100 << 10};
   const std::string message = PlanCreate(request).error().message;
-  request.device_size = message.substr(message.rfind(' ') + 1);
+  const std::string least = message.substr(message.rfind(' ') + 1);
+  ASSERT_TRUE(ReadWord({"--device-size", least}, request.device_size.emplace()).ok()) << message;
   const auto plan = PlanCreate(request);
-  EXPECT_TRUE(plan.ok()) << request.device_size << ": " << plan.error().message;
+  EXPECT_TRUE(plan.ok()) << least << ": " << plan.error().message;
 }
 
 TEST_F(CreatePlanTest, OneDeviceTwiceByAnyPath) {
@@ -145,16 +145,16 @@ TEST_F(CreatePlanTest, OneDeviceTwiceByAnyPath) {
   std::filesystem::create_symlink(a, link);
   std::filesystem::create_hard_link(b, hard);
   auto request = Request();
-  request.level = 5;
-  request.device_size = "";
-  request.log_size = "";
+  request.level = Level{5};
+  request.device_size.reset();
+  request.log_size.reset();
   for (const auto& logs : {a, link, hard, dir_.path().string() + "/./a"}) {
-    request.ssds = a + "," + b + "," + c;
-    request.logs = logs;
+    request.ssds = {.paths = {a, b, c}};
+    request.logs = {.paths = {logs}};
     ExpectRefused(request, ErrorCode::kInvalidArgument, "are the same device");
   }
-  request.ssds = a + "," + b + "," + a;
-  request.logs = c;
+  request.ssds = {.paths = {a, b, a}};
+  request.logs = {.paths = {c}};
   ExpectRefused(request, ErrorCode::kInvalidArgument, "are the same device");
 }
 
@@ -163,10 +163,10 @@ TEST_F(CreatePlanTest, DevicesThatHoldDataNeedForce) {
   const auto b = dir_.WriteSparse("b", 64 * kMib);
   const auto c = dir_.WriteSparse("c", 64 * kMib);
   auto request = Request();
-  request.level = 5;
-  request.ssds = a.string() + "," + b.string() + "," + c.string();
-  request.logs = "1";
-  request.device_size = "";
+  request.level = Level{5};
+  request.ssds = {.paths = {a, b, c}};
+  request.logs.count = 1;
+  request.device_size.reset();
   const auto put = [&](uint64_t at, std::string_view text) {
     std::fstream file(b, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
@@ -201,25 +201,25 @@ TEST_F(CreatePlanTest, MemberOfAnotherArrayIsNamed) {
   std::fstream(a, std::ios::in | std::ios::out | std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
-  request.level = 5;
-  request.ssds = a.string() + "," + dir_.WriteSparse("b", 64 * kMib).string();
-  request.logs = "1";
-  request.device_size = "";
+  request.level = Level{5};
+  request.ssds = {.paths = {a, dir_.WriteSparse("b", 64 * kMib)}};
+  request.logs.count = 1;
+  request.device_size.reset();
   ExpectRefused(request, ErrorCode::kExists, "holds a member (log1) of the EPLOG array 'other'");
 }
 
 TEST_F(CreatePlanTest, DevicesThatCannotBeOne) {
   auto request = Request();
-  request.level = 5;
-  request.logs = "1";
-  request.device_size = "";
-  request.ssds = "/no/such/a,/no/such/b";
+  request.level = Level{5};
+  request.logs.count = 1;
+  request.device_size.reset();
+  request.ssds = {.paths = {"/no/such/a", "/no/such/b"}};
   ExpectRefused(request, ErrorCode::kNotFound,
                 "ssd0: there is no /no/such/a; to have member files made");
-  request.ssds = dir_.path().string() + ",/dev/null";
+  request.ssds = {.paths = {dir_.path(), "/dev/null"}};
   ExpectRefused(request, ErrorCode::kInvalidArgument,
                 "is neither a regular file nor a block device");
-  request.ssds = dir_.Write("empty", "").string() + "," + dir_.Write("empty2", "").string();
+  request.ssds = {.paths = {dir_.Write("empty", ""), dir_.Write("empty2", "")}};
   ExpectRefused(request, ErrorCode::kInvalidArgument, "is empty; give it a size first");
 }
 
@@ -258,7 +258,7 @@ TEST_F(CreatePlanTest, ThingsInTheWay) {
 
 TEST_F(CreatePlanTest, RoomOnTheDiskIsCheckedUnlessSparse) {
   auto request = Request();
-  request.device_size = "4T";
+  request.device_size = Size{kMib << 22};
   ExpectRefused(request, ErrorCode::kNoSpace, "has only");
   request.sparse = true;
   const auto plan = PlanCreate(request);
@@ -284,11 +284,11 @@ class CreateAsPlanned : public CreatePlanTest {
   // Of three devices.
   CreateRequest OfDevices() {
     CreateRequest request = Request();
-    request.level = 5;
-    request.ssds = At("a") + "," + At("b") + "," + At("c");
-    request.logs = "1";
-    request.device_size = "";
-    request.log_size = "8M";
+    request.level = Level{5};
+    request.ssds = {.paths = {At("a"), At("b"), At("c")}};
+    request.logs.count = 1;
+    request.device_size.reset();
+    request.log_size = Size{8 * kMib};
     request.sparse = true;
     for (const char* name : {"a", "b", "c"}) {
       dir_.WriteSparse(name, 16 * kMib);

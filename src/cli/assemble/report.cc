@@ -32,7 +32,7 @@ const char* Opens(const ExaminedArray& array) {
 Json ArrayToJson(const ExaminedArray& array, bool chosen) {
   return {{"uuid", array.uuid},
           {"name", array.name},
-          {"level", array.parity_chunks + 4},
+          {"level", LevelOfParity(array.parity_chunks)},
           {"data_chunks", array.data_chunks},
           {"parity_chunks", array.parity_chunks},
           {"chunk_bytes", array.chunk_bytes},

@@ -260,7 +260,8 @@ void AddCreate(Parser app, Run& run) {
   Parser verb = app.AddVerb(kVerb, "make a new array");
   verb.Add("ARRAY", request.array, "directory to make the array in, or an array.toml to write")
       .Required();
-  verb.Add("--level", request.level, "RAID level: 5 survives one failure, 6 two").TypeName("5|6");
+  verb.Add("--level", request.level, "RAID level: 5 survives one failure, 6 two, 7 three, 8 four")
+      .TypeName("5|6|7|8");
   verb.Add("--ssds", request.ssds, "number of SSD member files to make, or a list of devices")
       .TypeName("N|DEV,...");
   verb.Add("--logs", request.logs, "the same for log devices; as many as failures are survived")

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "eplog/types.h"
 #include "host/bounded_call.h"
@@ -21,36 +20,16 @@ tl::unexpected<Error> Usage(std::string what) {
   return Fail(ErrorCode::kInvalidArgument, std::move(what));
 }
 
-// Prefixes the option to what a parser said of its value.
-template <typename T>
-Status Take(const char* option, Result<T> parsed, T& into) {
-  if (!parsed.ok()) {
-    return Usage(fmt::format("{}: {}", option, parsed.error().message));
-  }
-  into = *parsed;
-  return OkStatus();
-}
-
-bool IsNumber(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 Status PlanParity(const CreateRequest& request, CreateOptions& options) {
   if (!request.level && !request.parity) {
     return Usage(
         "say how many failures it must survive: --level 5 (one), --level 6 (two) or --parity M");
   }
-  if (request.level && *request.level != 5 && *request.level != 6) {
-    return Usage(fmt::format("--level is 5 or 6, not {}; for more failures use --parity 3 or 4",
-                             *request.level));
-  }
-  const uint32_t of_level = request.level.value_or(0) == 5 ? 1 : 2;
-  if (request.level && request.parity && *request.parity != of_level) {
+  if (request.level && request.parity && *request.parity != request.level->parity()) {
     return Usage(fmt::format("--level {} means --parity {}, not {}; give one of the two",
-                             *request.level, of_level, *request.parity));
+                             request.level->value, request.level->parity(), *request.parity));
   }
-  options.parity = request.parity.value_or(of_level);
+  options.parity = request.parity ? *request.parity : request.level->parity();
   if (options.parity < 1 || options.parity > kMaxParity) {
     return Usage(fmt::format("--parity is 1 to {}, not {}", kMaxParity, options.parity));
   }
@@ -75,20 +54,9 @@ std::string DefaultName(const ArrayFile& file) {
 Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
   CreateOptions& options = plan.options;
   EPLOG_TRY(PlanParity(request, options));
-  uint64_t chunk = 0;
-  EPLOG_TRY(Take("--chunk", ParseSize(request.chunk), chunk));
-  if (chunk < kMinChunkBytes || chunk > kMaxChunkBytes || (chunk & (chunk - 1)) != 0) {
-    return Usage(fmt::format("--chunk is a power of two from 4K to 1M, not {}", request.chunk));
-  }
-  options.chunk_bytes = static_cast<uint32_t>(chunk);
-  EPLOG_TRY(Take("--reserve", ParsePercent(request.reserve), options.reserve_percent));
-  if (options.reserve_percent < 1 || options.reserve_percent > 50) {
-    return Usage(fmt::format("--reserve is 1% to 50%, not {}", request.reserve));
-  }
-  if (request.journal != "full" && request.journal != "log") {
-    return Usage(fmt::format("--journal is full or log, not '{}'", request.journal));
-  }
-  options.journal = request.journal == "full" ? JournalMode::kFull : JournalMode::kLog;
+  options.chunk_bytes = request.chunk.bytes;
+  options.reserve_percent = request.reserve.value;
+  options.journal = request.journal;
   if (request.name.size() > kMaxArrayNameBytes) {
     return Usage(fmt::format("--name has {} bytes; {} are allowed", request.name.size(),
                              kMaxArrayNameBytes));
@@ -104,81 +72,55 @@ Status PlanOptions(const CreateRequest& request, CreatePlan& plan) {
   return OkStatus();
 }
 
-// "8" or "/dev/a,/dev/b": members with names; paths for what is there, `make` for what is not.
+// Members with names; paths for what is there, `make` for what is not.
 struct MemberOption {
   const char* option;       // --ssds
   const char* size_option;  // --device-size
   const char* prefix;       // ssd
-  const std::string& text;
-  const std::string& size_text;
-  uint32_t max;
+  uint32_t count;
+  const std::vector<std::string>& paths;
+  const std::optional<Size>& size;
 };
 
 Status ListMembers(const MemberOption& from, const std::filesystem::path& directory,
                    std::vector<PlannedMember>& members) {
-  if (from.text.empty()) {
+  if (from.count == 0 && from.paths.empty()) {
     return Usage(fmt::format(
         "{} is missing: a number makes that many member files, a list DEV,DEV,... takes devices",
         from.option));
   }
-  if (IsNumber(from.text)) {
-    uint64_t size = kDefaultMemberBytes;
-    if (!from.size_text.empty()) {
-      EPLOG_TRY(Take(from.size_option, ParseSize(from.size_text), size));
-    }
-    const size_t count = from.text.size() > 4 ? from.max + 1 : std::stoul(from.text);
-    if (count < 1 || count > from.max) {
-      return Usage(fmt::format("{} is 1 to {}, not {}", from.option, from.max, from.text));
-    }
-    for (size_t i = 0; i < count; ++i) {
-      const std::string name = fmt::format("{}{}", from.prefix, i);
-      members.push_back({name, directory / name, true, RoundUp(size, kBlockBytes), ""});
-    }
-    return OkStatus();
-  }
-  if (!from.size_text.empty()) {
+  if (from.size && !from.paths.empty()) {
     return Usage(fmt::format(
         "{} is for member files that create makes; {} lists devices, which have their size",
         from.size_option, from.option));
   }
-  std::string_view rest = from.text;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view path = rest.substr(0, comma);
-    if (path.empty() || !IsPlainText(path)) {
-      return Usage(fmt::format("{}: '{}' has {} name in it", from.option, from.text,
-                               path.empty() ? "an empty" : "an unreadable"));
-    }
-    const std::string name = fmt::format("{}{}", from.prefix, members.size());
+  const uint64_t size = from.size ? from.size->bytes : kDefaultMemberBytes;
+  const auto next_name = [&] { return fmt::format("{}{}", from.prefix, members.size()); };
+  while (members.size() < from.count) {
+    const std::string name = next_name();
+    members.push_back({name, directory / name, true, RoundUp(size, kBlockBytes), ""});
+  }
+  for (const std::string& path : from.paths) {
     auto resolved = ResolveTyped(path);
     EPLOG_TRY(resolved);
-    members.push_back({name, std::move(*resolved), false, 0, ""});
-    if (comma == std::string_view::npos) {
-      break;
-    }
-    rest.remove_prefix(comma + 1);
-  }
-  if (members.size() > from.max) {
-    return Usage(
-        fmt::format("{} lists {} devices; {} are allowed", from.option, members.size(), from.max));
+    members.push_back({next_name(), std::move(*resolved), false, 0, ""});
   }
   return OkStatus();
 }
 
 Status PlanMembers(const CreateRequest& request, CreatePlan& plan) {
   const std::filesystem::path directory = plan.file.file.parent_path();
-  if (request.logs.empty() && !request.ssds.empty() && !IsNumber(request.ssds)) {
+  if (!request.logs.given() && !request.ssds.paths.empty()) {
     return Usage(
         fmt::format("--logs is missing: --ssds lists devices; list the log devices too, or say "
                     "--logs {} to have files made for them in {}",
                     plan.options.parity, directory.string()));
   }
-  const std::string logs =
-      request.logs.empty() ? fmt::format("{}", plan.options.parity) : request.logs;
-  EPLOG_TRY(
-      ListMembers({"--ssds", "--device-size", "ssd", request.ssds, request.device_size, kMaxSsds},
-                  directory, plan.ssds));
-  EPLOG_TRY(ListMembers({"--logs", "--log-size", "log", logs, request.log_size, kMaxParity},
+  const uint32_t logs = request.logs.given() ? request.logs.count : plan.options.parity;
+  EPLOG_TRY(ListMembers({"--ssds", "--device-size", "ssd", request.ssds.count, request.ssds.paths,
+                         request.device_size},
+                        directory, plan.ssds));
+  EPLOG_TRY(ListMembers({"--logs", "--log-size", "log", logs, request.logs.paths, request.log_size},
                         directory, plan.logs));
   if (plan.logs.size() != plan.options.parity) {
     return Usage(
@@ -362,10 +304,10 @@ Status PlanLayout(const CreateRequest& request, CreatePlan& plan) {
   wanted.ssd_bytes = SmallestBytes(plan.ssds);
   wanted.log_bytes = SmallestBytes(plan.logs);
   if (wanted.log_bytes < MinLogBytes(wanted.chunk_bytes)) {
-    return Usage(
-        fmt::format("{}: a log device of {} is too small; it needs at least {}",
-                    plan.logs.front().make && !request.log_size.empty() ? "--log-size" : "--logs",
-                    TypedSize(wanted.log_bytes), TypedSize(MinLogBytes(wanted.chunk_bytes))));
+    return Usage(fmt::format("{}: a log device of {} is too small; it needs at least {}",
+                             plan.logs.front().make && request.log_size ? "--log-size" : "--logs",
+                             TypedSize(wanted.log_bytes),
+                             TypedSize(MinLogBytes(wanted.chunk_bytes))));
   }
   auto geometry = PlanGeometry(wanted);
   if (!geometry.ok()) {

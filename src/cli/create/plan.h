@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/verb/option_types.h"
 #include "eplog/options.h"
 #include "eplog/result.h"
 #include "host/array_file.h"
@@ -16,19 +17,19 @@
 
 namespace eplog::cli {
 
-// The command line. Texts are as typed; empty: not given.
+// The command line.
 struct CreateRequest {
   std::string array;
-  std::string name;
-  std::optional<uint32_t> level;
+  std::string name;  // empty: not given
+  std::optional<Level> level;
   std::optional<uint32_t> parity;
-  std::string ssds;
-  std::string logs;
-  std::string device_size;
-  std::string log_size;
-  std::string chunk = "4K";
-  std::string reserve = "10%";
-  std::string journal = "full";
+  MemberList<kMaxSsds> ssds;
+  MemberList<kMaxParity> logs;
+  std::optional<Size> device_size;
+  std::optional<Size> log_size;
+  ChunkSize chunk;
+  Percent<1, 50> reserve = {.value = 10};
+  JournalMode journal = JournalMode::kFull;
   bool sparse = false;
   bool force = false;
   bool no_discard = false;

@@ -89,7 +89,7 @@ Json PlanToJson(const CreatePlan& plan) {
   json["array"] = {{"uuid", plan.file.uuid.empty() ? Json(nullptr) : Json(plan.file.uuid)},
                    {"name", plan.options.name},
                    {"file", plan.file.file.string()},
-                   {"level", g.m + 4},
+                   {"level", LevelOfParity(g.m)},
                    {"data_chunks", g.k()},
                    {"parity_chunks", g.m},
                    {"chunk_bytes", g.chunk_bytes},

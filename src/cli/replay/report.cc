@@ -48,7 +48,7 @@ Json SettingsToJson(const ReplayResult& result, const ReplaySettings& settings) 
     failed.push_back(fmt::format("ssd{}", ssd));
   }
   return {
-      {"level", settings.parity + 4},
+      {"level", LevelOfParity(settings.parity)},
       {"ssds", settings.ssds},
       {"chunk_bytes", settings.chunk_bytes},
       {"baseline_chunk_bytes",

@@ -3,7 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "cli/verb/wrong_value.h"
+
 namespace eplog::cli {
+namespace {
+
+// "-o,--output" -> "--output"
+std::string LongName(const std::string& names) {
+  return names.substr(names.rfind(',') + 1);
+}
+
+void OrThrow(const Status& read) {
+  if (!read.ok()) {
+    throw WrongValue(read.error());
+  }
+}
+
+}  // namespace
 
 Option Option::Required() const {
   option_->required();
@@ -25,8 +41,9 @@ Option Option::Needs(const Option& other) const {
   return *this;
 }
 
-Option Option::ShowDefault() const {
-  option_->capture_default_str();
+Option Option::Default(const std::string& typed) const {
+  option_->run_callback_for_default();
+  option_->default_val(typed);
   return *this;
 }
 
@@ -98,6 +115,24 @@ Option Parser::AddCall(const std::string& names,
                        const std::function<void(const std::string&)>& take,
                        const std::string& help) const {
   return Option(*app_->add_option_function<std::string>(names, take, help));
+}
+
+Option Parser::AddRead(const std::string& names, const Read& read, const std::string& help) const {
+  const auto take = [name = LongName(names), read](const std::string& text) {
+    OrThrow(read({name, text}));
+  };
+  return AddCall(names, take, help);
+}
+
+Option Parser::AddReadEach(const std::string& names, const std::function<void()>& begin,
+                           const Read& read, const std::string& help) const {
+  const auto take = [name = LongName(names), begin, read](const std::vector<std::string>& words) {
+    begin();
+    for (const std::string& text : words) {
+      OrThrow(read({name, text}));
+    }
+  };
+  return Option(*app_->add_option_function<std::vector<std::string>>(names, take, help));
 }
 
 Option Parser::AddFlag(const std::string& names, bool& value, const std::string& help) const {

@@ -5,12 +5,16 @@
 // Both are handles: copied at will, valid as long as the command line's parser is.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/verb/option_types.h"
+#include "eplog/result.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library is called so
 class App;
@@ -28,7 +32,9 @@ class Option {
   Option TypeName(const std::string& name) const;  // in the help
   Option Group(const std::string& name) const;     // in the help; "": not in it
   Option Needs(const Option& other) const;
-  Option ShowDefault() const;  // what the variable holds now
+  // What the variable holds if the option is not given: as it would be typed, read at once, and
+  // shown in the help.
+  Option Default(const std::string& typed) const;
   Option Within(uint64_t least, uint64_t most) const;
   Option WithinReals(double least, double most) const;
   Option OneOf(std::initializer_list<std::string> words) const;
@@ -38,6 +44,12 @@ class Option {
 
  private:
   CLI::Option* option_;
+};
+
+// Types that are read from one word.
+template <typename T>
+concept ReadFromWord = requires(const Word& word, T& value) {
+  { ReadWord(word, value) } -> std::same_as<Status>;
 };
 
 class Parser {
@@ -58,6 +70,36 @@ class Parser {
              const std::string& help) const;
   Option Add(const std::string& names, std::vector<std::string>& value,
              const std::string& help) const;
+  template <ReadFromWord T>
+  Option Add(const std::string& names, T& value, const std::string& help) const {
+    return AddRead(
+        names, [&value](const Word& word) { return ReadWord(word, value); }, help);
+  }
+  // An empty word, as of a script's variable that was never set, is as if the option was not given.
+  template <ReadFromWord T>
+  Option Add(const std::string& names, std::optional<T>& value, const std::string& help) const {
+    const auto read = [&value](const Word& word) -> Status {
+      T given{};
+      if (!word.text.empty()) {
+        EPLOG_TRY(ReadWord(word, given));
+        value = given;
+      }
+      return OkStatus();
+    };
+    return AddRead(names, read, help);
+  }
+  // The words that are given take the place of what the variable holds.
+  template <ReadFromWord T>
+  Option Add(const std::string& names, std::vector<T>& values, const std::string& help) const {
+    const auto read = [&values](const Word& word) -> Status {
+      T given{};
+      EPLOG_TRY(ReadWord(word, given));
+      values.push_back(given);
+      return OkStatus();
+    };
+    return AddReadEach(
+        names, [&values] { values.clear(); }, read, help);
+  }
   Option AddCall(const std::string& names, const std::function<void(const std::string&)>& take,
                  const std::string& help) const;
   Option AddFlag(const std::string& names, bool& value, const std::string& help) const;
@@ -67,6 +109,12 @@ class Parser {
   [[nodiscard]] std::string name() const;
 
  private:
+  using Read = std::function<Status(const Word&)>;
+  [[nodiscard]] Option AddRead(const std::string& names, const Read& read,
+                               const std::string& help) const;
+  [[nodiscard]] Option AddReadEach(const std::string& names, const std::function<void()>& begin,
+                                   const Read& read, const std::string& help) const;
+
   CLI::App* app_;
 };
 
