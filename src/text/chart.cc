@@ -6,9 +6,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "text/palette.h"
+#include "text/svg.h"
 #include "text/words.h"
-#include "text/xml_text.h"
 
 namespace eplog {
 namespace {
@@ -24,11 +26,6 @@ constexpr double kNoteHeight = 19;
 constexpr double kLetter = 6.9;  // mean width at the size of the labels
 constexpr double kLabelHeight = 15;
 constexpr const char* kFont = "DejaVu Sans, Helvetica, Arial, sans-serif";
-constexpr const char* kGrey = "#555555";
-
-// Okabe and Ito's.
-constexpr std::array<const char*, 7> kPalette = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                                 "#b58900", "#56b4e9", "#7a4fbf"};
 
 bool Drawable(const ChartPanel& panel, const ChartPoint& p) {
   return std::isfinite(p.x) && std::isfinite(p.y) && (!panel.x.log || p.x > 0) &&
@@ -36,7 +33,7 @@ bool Drawable(const ChartPanel& panel, const ChartPoint& p) {
 }
 
 const char* ColourOf(const ChartSeries& series) {
-  return series.colour < 0 ? kGrey : kPalette[static_cast<size_t>(series.colour) % kPalette.size()];
+  return PaletteColour(series.colour);
 }
 
 // One direction of a panel: from values to places.
@@ -94,8 +91,9 @@ double LabelRoom(const ChartPanel& panel) {
 
 class PanelDrawing {
  public:
-  PanelDrawing(const ChartPanel& panel, double left, double width, double top)
+  PanelDrawing(const ChartPanel& panel, double left, double width, double top, Svg& svg)
       : panel_(panel),
+        svg_(svg),
         left_(left + kLeft),
         right_(left + width - LabelRoom(panel)),
         top_(top),
@@ -117,7 +115,7 @@ class PanelDrawing {
     y_.Finish(0.05);
   }
 
-  std::string Draw() {
+  void Draw() {
     Text((left_ + right_) / 2, top_ - 14, panel_.title, {15, "middle", "#111111", "bold"});
     Grid();
     for (const ChartSeries& series : panel_.series) {
@@ -127,7 +125,6 @@ class PanelDrawing {
       Mark(mark);
     }
     EndLabels();
-    return std::move(out_);
   }
 
  private:
@@ -138,16 +135,12 @@ class PanelDrawing {
     const char* weight = "normal";
   };
   void Text(double x, double y, std::string_view text, const TextStyle& style) {
-    out_ += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\" "
-        "font-weight=\"{}\">{}</text>\n",
-        x, y, style.size, style.anchor, style.colour, style.weight, XmlText(text));
+    svg_.Text(x, y, text,
+              fmt::format("font-size=\"{}\" text-anchor=\"{}\" fill=\"{}\" font-weight=\"{}\"",
+                          style.size, style.anchor, style.colour, style.weight));
   }
   void Stroke(double x1, double y1, double x2, double y2, const char* colour, double width) {
-    out_ += fmt::format(
-        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
-        "stroke-width=\"{}\"/>\n",
-        x1, y1, x2, y2, colour, width);
+    svg_.Line(x1, y1, x2, y2, colour, width);
   }
 
   // Fainter lines between the labelled ones of a log axis.
@@ -170,9 +163,7 @@ class PanelDrawing {
   }
 
   void Grid() {
-    out_ += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#fcfcfc\"/>\n",
-        left_, top_, right_ - left_, bottom_ - top_);
+    svg_.Rect(left_, top_, right_ - left_, bottom_ - top_, "fill=\"#fcfcfc\"");
     if (panel_.y.log) {
       EachMinor(y_,
                 [&](double v) { Stroke(left_, y_.Place(v), right_, y_.Place(v), "#efefef", 1); });
@@ -195,37 +186,33 @@ class PanelDrawing {
     Text((left_ + right_) / 2, bottom_ + 44, panel_.x.label, {});
     const double x = left_ - kLeft + 18;
     const double y = (top_ + bottom_) / 2;
-    out_ += fmt::format(
-        "<text x=\"{0:.1f}\" y=\"{1:.1f}\" font-size=\"13\" text-anchor=\"middle\" "
-        "fill=\"#333333\" "
-        "transform=\"rotate(-90 {0:.1f} {1:.1f})\">{2}</text>\n",
-        x, y, XmlText(panel_.y.label));
+    svg_.Text(x, y, panel_.y.label,
+              fmt::format("font-size=\"13\" text-anchor=\"middle\" fill=\"#333333\" "
+                          "transform=\"rotate(-90 {:.1f} {:.1f})\"",
+                          x, y));
   }
 
   void Line(const ChartSeries& series) {
-    std::string path;
-    bool pen = false;
+    SvgPath path;
     for (const ChartPoint& p : series.points) {
-      if (!Drawable(panel_, p)) {
-        pen = false;
-        continue;
+      if (Drawable(panel_, p)) {
+        path.To(x_.Place(p.x), y_.Place(p.y));
+      } else {
+        path.Lift();
       }
-      path += fmt::format("{}{:.2f} {:.2f} ", pen ? "L" : "M", x_.Place(p.x), y_.Place(p.y));
-      pen = true;
     }
-    out_ += fmt::format(
-        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" "
-        "stroke-linejoin=\"round\"{}>"
-        "<title>{}</title></path>\n",
-        path, ColourOf(series), series.reference ? " stroke-dasharray=\"7 5\"" : "",
-        XmlText(series.label));
+    svg_.Path(path,
+              fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" "
+                          "stroke-linejoin=\"round\"{}",
+                          ColourOf(series), series.reference ? " stroke-dasharray=\"7 5\"" : ""),
+              series.label);
     if (series.points.size() > 25 || series.reference) {
       return;
     }
     for (const ChartPoint& p : series.points) {
       if (Drawable(panel_, p)) {
-        out_ += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.2\" fill=\"{}\"/>\n",
-                            x_.Place(p.x), y_.Place(p.y), ColourOf(series));
+        svg_.Circle(x_.Place(p.x), y_.Place(p.y), 3.2,
+                    fmt::format("fill=\"{}\"", ColourOf(series)));
       }
     }
   }
@@ -236,10 +223,7 @@ class PanelDrawing {
     }
     const double x = x_.Place(mark.at.x);
     const double y = y_.Place(mark.at.y);
-    out_ += fmt::format(
-        "<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"6\" fill=\"none\" stroke=\"#111111\" "
-        "stroke-width=\"1.5\"/>\n",
-        x, y);
+    svg_.Circle(x, y, 6, "fill=\"none\" stroke=\"#111111\" stroke-width=\"1.5\"");
     // Above its point where there is room to the right, else to the left of it; below if another
     // one is in the way.
     const double width = kLetter * static_cast<double>(mark.label.size());
@@ -254,11 +238,11 @@ class PanelDrawing {
     }
     mark_labels_.push_back({from, from + width, baseline});
     // A white edge keeps it readable on lines.
-    out_ += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12.5\" text-anchor=\"{}\" fill=\"#111111\" "
-        "stroke=\"#fcfcfc\" stroke-width=\"4\" paint-order=\"stroke\" "
-        "stroke-linejoin=\"round\">{}</text>\n",
-        left ? x - 8 : x + 8, baseline, left ? "end" : "start", XmlText(mark.label));
+    svg_.Text(left ? x - 8 : x + 8, baseline, mark.label,
+              fmt::format("font-size=\"12.5\" text-anchor=\"{}\" fill=\"#111111\" "
+                          "stroke=\"#fcfcfc\" stroke-width=\"4\" paint-order=\"stroke\" "
+                          "stroke-linejoin=\"round\"",
+                          left ? "end" : "start"));
   }
 
   // At the end of each line, pushed apart where lines end close to each other.
@@ -298,6 +282,7 @@ class PanelDrawing {
   }
 
   const ChartPanel& panel_;
+  Svg& svg_;
   double left_;
   double right_;
   double top_;
@@ -305,7 +290,6 @@ class PanelDrawing {
   Scale x_;
   Scale y_;
   std::vector<std::array<double, 3>> mark_labels_;  // from, to, baseline
-  std::string out_;
 };
 
 std::string Superscript(int number) {
@@ -376,29 +360,22 @@ std::string RenderSvg(const Chart& chart) {
   const double top = titled ? kTop : kTopUntitled;
   const double notes = top + kPlotHeight + kBottom;
   const double height = notes + kNoteHeight * static_cast<double>(chart.notes.size()) + 10;
-  std::string out = fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"{2}\">\n"
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      width, height, kFont);
+  Svg svg(width, height, kFont, "white");
   const auto line = [&](double y, int size, const char* weight, const std::string& text) {
-    out += fmt::format(
-        "<text x=\"20\" y=\"{:.1f}\" font-size=\"{}\" font-weight=\"{}\" fill=\"#222222\">{}"
-        "</text>\n",
-        y, size, weight, XmlText(text));
+    svg.Text(20, y, text,
+             fmt::format("font-size=\"{}\" font-weight=\"{}\" fill=\"#222222\"", size, weight));
   };
   line(28, 19, "bold", chart.title);
   line(50, 13, "normal", chart.subtitle);
   double left = 0;
   for (const ChartPanel& panel : chart.panels) {
-    out += PanelDrawing(panel, left, panel_width, top).Draw();
+    PanelDrawing(panel, left, panel_width, top, svg).Draw();
     left += panel_width;
   }
   for (size_t i = 0; i < chart.notes.size(); ++i) {
     line(notes + kNoteHeight * static_cast<double>(i) + 4, 13, "normal", chart.notes[i]);
   }
-  return out + "</svg>\n";
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + std::move(svg).Finish();
 }
 
 }  // namespace eplog

@@ -15,8 +15,8 @@ struct ChartPoint {
 struct ChartSeries {
   std::string label;
   std::vector<ChartPoint> points;  // in the order of x
-  int colour = 0;          // of a palette that colour-blind people can tell apart; wraps; -1: grey
-  bool reference = false;  // dashed, without dots: what others are compared with
+  int colour = 0;                  // of the palette (text/palette.h)
+  bool reference = false;          // dashed, without dots: what others are compared with
 };
 
 struct ChartMark {

@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
+#include <utility>
 
-#include "text/xml_text.h"
+#include "text/palette.h"
+#include "text/svg.h"
 
 namespace eplog {
 namespace {
 
 constexpr double kWidth = 1000;
 constexpr double kHeight = 720;
-constexpr char kReadColour[] = "#3b7dd8";
-constexpr char kWriteColour[] = "#d8663b";
+constexpr const char* kReadColour = PaletteColour(0);
+constexpr const char* kWriteColour = PaletteColour(1);
 constexpr char kInk[] = "#333333";
 constexpr char kPale[] = "#e4e4e4";
 
@@ -52,51 +53,66 @@ double TickStep(double whole, double base) {
   return base * power;
 }
 
+// How text stands at its place.
+constexpr char kFromHere[] = "start";
+constexpr char kAround[] = "middle";
+constexpr char kUpToHere[] = "end";
+
+std::string Lettering(const char* anchor, int size = 12, const char* weight = "normal") {
+  return fmt::format("font-size=\"{}\" font-weight=\"{}\" text-anchor=\"{}\" fill=\"{}\"", size,
+                     weight, anchor, kInk);
+}
+
+std::string Fill(const char* colour) {
+  return fmt::format("fill=\"{}\"", colour);
+}
+
 // A drawing area with its place on the sheet; x and y run from 0 to 1, y upwards.
 class Panel {
  public:
-  Panel(std::string& out, double left, double top, const char* title)
-      : out_(out), left_(left), top_(top) {
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"t\">{}</text>\n", left_, top_ - 12, title);
-    Add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\" fill=\"#fff\" "
-        "stroke=\"{}\"/>\n",
-        left_, top_, kW, kH, kPale);
-  }
-  template <typename... Args>
-  void Add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  Panel(Svg& svg, double left, double top, const char* title) : svg_(svg), left_(left), top_(top) {
+    svg_.Text(left_, top_ - 12, title, Lettering(kFromHere, 14, "bold"));
+    svg_.Rect(left_, top_, kW, kH, fmt::format("fill=\"#fff\" stroke=\"{}\"", kPale));
   }
   [[nodiscard]] double X(double x) const { return left_ + x * kW; }
   [[nodiscard]] double Y(double y) const { return top_ + (1 - y) * kH; }
   void TickX(double x, const std::string& label) {
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"m\">{}</text>\n", X(x), top_ + kH + 15, label);
-    Add("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"{3}\"/>\n", X(x), top_ + kH, top_ + kH + 4,
-        kInk);
+    svg_.Text(X(x), top_ + kH + 15, label, Lettering(kAround));
+    svg_.Line(X(x), top_ + kH, X(x), top_ + kH + 4, kInk, 1);
   }
   void TickY(double y, const std::string& label) {
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"e\">{}</text>\n", left_ - 6, Y(y) + 4, label);
+    svg_.Text(left_ - 6, Y(y) + 4, label, Lettering(kUpToHere));
     if (y > 0 && y < 1) {
-      Add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"{}\"/>\n", left_, Y(y), left_ + kW, kPale);
+      svg_.Line(left_, Y(y), left_ + kW, Y(y), kPale, 1);
     }
   }
-  void NameX(const char* name) {
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"m\">{}</text>\n", X(0.5), top_ + kH + 32, name);
-  }
+  void NameX(const char* name) { svg_.Text(X(0.5), top_ + kH + 32, name, Lettering(kAround)); }
   void Bar(double x, double width, double height, const char* colour) {
-    Add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", X(x),
-        Y(height), width * kW, height * kH, colour);
+    svg_.Rect(X(x), Y(height), width * kW, height * kH, Fill(colour));
+  }
+  // From this height downwards.
+  void Cell(double x, double y, double width, double height, double depth) {
+    svg_.Rect(X(x), Y(y), width * kW, height * kH,
+              fmt::format("fill=\"{}\" fill-opacity=\"{:.2f}\"", kWriteColour, depth));
+  }
+  void Curve(const SvgPath& path) {
+    svg_.Path(path, fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"", kInk));
+  }
+  // Across, with what it means above it or, where that has no room, below.
+  void Level(double y, const std::string& meaning) {
+    svg_.Line(X(0), Y(y), X(1), Y(y), kWriteColour, 1, "stroke-dasharray=\"4 4\"");
+    svg_.Text(X(0.02), Y(y) + (y > 0.9 ? 16 : -6), meaning, Lettering(kFromHere));
   }
   void Legend(double x, const char* colour, const std::string& text) {
-    Add("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", X(x),
-        top_ - 22, colour);
-    Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"s\">{}</text>\n", X(x) + 15, top_ - 12, text);
+    svg_.Rect(X(x), top_ - 22, 10, 10, Fill(colour));
+    svg_.Text(X(x) + 15, top_ - 12, text, Lettering(kFromHere));
   }
 
+ private:
   static constexpr double kW = 390;
   static constexpr double kH = 230;
 
- private:
-  std::string& out_;
+  Svg& svg_;
   double left_;
   double top_;
 };
@@ -108,8 +124,8 @@ void PercentTicks(Panel& panel) {
 }
 
 // Requests by powers of two, reads and writes side by side.
-void DrawSizes(const TraceSummary& summary, std::string& out) {
-  Panel panel(out, 70, 90, "Sizes of requests");
+void DrawSizes(const TraceSummary& summary, Svg& svg) {
+  Panel panel(svg, 70, 90, "Sizes of requests");
   constexpr std::array<TraceOp, 2> kOps = {TraceOp::kRead, TraceOp::kWrite};
   std::array<std::array<double, 64>, 2> shares{};
   size_t low = 63;
@@ -153,8 +169,8 @@ void TicksOfRequests(Panel& panel, double requests) {
   panel.NameX("requests");
 }
 
-void DrawFootprint(const TraceSummary& summary, std::string& out) {
-  Panel panel(out, 560, 90, "Footprint: what was touched so far");
+void DrawFootprint(const TraceSummary& summary, Svg& svg) {
+  Panel panel(svg, 560, 90, "Footprint: what was touched so far");
   const auto requests = static_cast<double>(summary.requests);
   const double most = static_cast<double>(summary.footprint_chunks * summary.chunk_bytes);
   const double step = std::exp2(std::ceil(std::log2(std::max(most / 5, 1.0))));
@@ -164,18 +180,17 @@ void DrawFootprint(const TraceSummary& summary, std::string& out) {
     panel.TickY(at / top, ShortBytes(at));
   }
   TicksOfRequests(panel, requests);
-  std::string line;
+  SvgPath line;
   for (const Series::Point& point : summary.footprint_over_requests) {
-    fmt::format_to(std::back_inserter(line), "{}{:.1f} {:.1f}", line.empty() ? "M" : "L",
-                   panel.X(static_cast<double>(point.at) / std::max(requests, 1.0)),
-                   panel.Y(static_cast<double>(point.value * summary.chunk_bytes) / top));
+    line.To(panel.X(static_cast<double>(point.at) / std::max(requests, 1.0)),
+            panel.Y(static_cast<double>(point.value * summary.chunk_bytes) / top));
   }
-  panel.Add("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", line, kInk);
+  panel.Curve(line);
 }
 
 // The share of touches whose chunk was touched at most so many different chunks ago.
-void DrawReuse(const TraceSummary& summary, std::string& out) {
-  Panel panel(out, 70, 430,
+void DrawReuse(const TraceSummary& summary, Svg& svg) {
+  Panel panel(svg, 70, 430,
               summary.reuse.exact ? "Reuse: what a buffer would meet"
                                   : "Reuse: what a buffer would meet (sampled)");
   PercentTicks(panel);
@@ -184,28 +199,24 @@ void DrawReuse(const TraceSummary& summary, std::string& out) {
   for (size_t i = 0; i < ReuseDistances::kBuckets; ++i) {
     buckets = summary.reuse.repeated[i] > 0 ? std::max(buckets, i + 1) : buckets;
   }
-  std::string line;
+  SvgPath line;
   double sum = 0;
   for (size_t i = 0; i < buckets; ++i) {
     sum += summary.reuse.repeated[i];
     const double x = static_cast<double>(i) / static_cast<double>(buckets - 1);
-    fmt::format_to(std::back_inserter(line), "{}{:.1f} {:.1f}", i == 0 ? "M" : "L", panel.X(x),
-                   panel.Y(sum));
+    line.To(panel.X(x), panel.Y(sum));
     if (i % std::max<size_t>(buckets / 7, 1) == 0) {
       panel.TickX(
           x, ShortBytes(std::ldexp(static_cast<double>(summary.chunk_bytes), static_cast<int>(i))));
     }
   }
-  panel.Add("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", line, kInk);
-  panel.Add("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"{}\" stroke-dasharray=\"4 4\"/>\n",
-            panel.X(0), panel.Y(1 - summary.reuse.first), panel.X(1), kWriteColour);
-  panel.Add("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"s\">touched before: {:.1f}%</text>\n",
-            panel.X(0.02), panel.Y(1 - summary.reuse.first) + (summary.reuse.first < 0.1 ? 16 : -6),
-            (1 - summary.reuse.first) * 100);
+  panel.Curve(line);
+  panel.Level(1 - summary.reuse.first,
+              fmt::format("touched before: {:.1f}%", (1 - summary.reuse.first) * 100));
 }
 
-void DrawHeat(const TraceSummary& summary, std::string& out) {
-  Panel panel(out, 560, 430, "Where writes go: darker is more");
+void DrawHeat(const TraceSummary& summary, Svg& svg) {
+  Panel panel(svg, 560, 430, "Where writes go: darker is more");
   const HeatMap& heat = summary.heat;
   const auto requests = static_cast<double>(summary.requests);
   size_t rows = 1;
@@ -228,11 +239,7 @@ void DrawHeat(const TraceSummary& summary, std::string& out) {
       // By the logarithm: a few places take most writes.
       const double depth = 0.12 + 0.88 * std::log(1.0 + static_cast<double>(count)) /
                                       std::log(1.0 + static_cast<double>(most));
-      panel.Add(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\" "
-          "fill-opacity=\"{:.2f}\"/>\n",
-          panel.X(x), panel.Y(static_cast<double>(row + 1) * height),
-          std::min(width, 1 - x) * Panel::kW, height * Panel::kH, kWriteColour, depth);
+      panel.Cell(x, static_cast<double>(row + 1) * height, std::min(width, 1 - x), height, depth);
     }
   }
   const double span = static_cast<double>(rows * heat.row_bytes());
@@ -247,19 +254,13 @@ void DrawHeat(const TraceSummary& summary, std::string& out) {
 }  // namespace
 
 std::string TracePicture(const TraceSummary& summary, const std::string& title) {
-  std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-      "height=\"{1}\" font-family=\"sans-serif\">\n"
-      "<style>text{{font-size:12px;fill:{2}}}.h{{font-size:18px;font-weight:bold}}"
-      ".t{{font-size:14px;font-weight:bold}}.m{{text-anchor:middle}}.e{{text-anchor:end}}"
-      "</style>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#fafafa\"/>\n"
-      "<text x=\"70\" y=\"40\" class=\"h\">{3}</text>\n",
-      kWidth, kHeight, kInk, XmlText(title));
-  DrawSizes(summary, out);
-  DrawFootprint(summary, out);
-  DrawReuse(summary, out);
-  DrawHeat(summary, out);
-  return out + "</svg>\n";
+  Svg svg(kWidth, kHeight, "sans-serif", "#fafafa");
+  svg.Text(70, 40, title, Lettering(kFromHere, 18, "bold"));
+  DrawSizes(summary, svg);
+  DrawFootprint(summary, svg);
+  DrawReuse(summary, svg);
+  DrawHeat(summary, svg);
+  return std::move(svg).Finish();
 }
 
 }  // namespace eplog

@@ -10,7 +10,9 @@
 
 #include "cli/replay/report.h"
 #include "report/status_json.h"
+#include "text/bars.h"
 #include "text/chart.h"
+#include "text/palette.h"
 #include "text/xml_text.h"
 
 namespace eplog::cli {
@@ -19,8 +21,10 @@ namespace {
 constexpr double kMicro = 1e6;
 constexpr double kMib = 1 << 20;
 
-// The palette of the charts, as far as bars need it.
-constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"};
+// Of the palette: each policy has its colour, and each kind of bytes another one. What headers are
+// on log devices metadata is on SSDs.
+enum BytesColour : int { kData = kPolicies, kParity, kMetadata, kLogChunks, kColours };
+static_assert(kColours <= static_cast<int>(kPalette.size()), "one colour, one meaning");
 
 constexpr char kStyle[] = R"css(
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1180px; margin: 2em auto; padding: 0 1em; }
@@ -28,49 +32,7 @@ h1 { font-size: 1.6em; margin-bottom: 0; } h2 { font-size: 1.2em; margin: 2em 0 
 .lead { color: #555; margin-top: .2em; } svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; } td, th { padding: .25em .9em; text-align: right; border-bottom: 1px solid #ddd; }
 td:first-child, th:first-child { text-align: left; padding-left: 0; }
-.row { display: flex; align-items: center; margin: .35em 0; } .name { width: 7em; } .sum { width: 9em; padding-left: .7em; }
-.bar { flex: 1; display: flex; height: 1.5em; } .bar span { display: block; height: 100%; }
-.legend span { display: inline-block; width: .9em; height: .9em; margin: 0 .35em -.1em 1.2em; }
 )css";
-
-struct Part {
-  std::string name;
-  double value = 0;
-};
-
-struct Bar {
-  std::string name;
-  std::string sum;
-  std::vector<Part> parts;
-};
-
-std::string Bars(const std::vector<Bar>& bars) {
-  double most = 0;
-  for (const Bar& bar : bars) {
-    double sum = 0;
-    for (const Part& part : bar.parts) {
-      sum += part.value;
-    }
-    most = std::max(most, sum);
-  }
-  std::string html = "<div class=legend>";
-  for (size_t i = 0; !bars.empty() && i < bars.front().parts.size(); ++i) {
-    html += fmt::format("<span style=\"background:{}\"></span>{}", kColours[i % 5],
-                        XmlText(bars.front().parts[i].name));
-  }
-  html += "</div>\n";
-  for (const Bar& bar : bars) {
-    html +=
-        fmt::format("<div class=row><div class=name>{}</div><div class=bar>", XmlText(bar.name));
-    for (size_t i = 0; i < bar.parts.size(); ++i) {
-      const double percent = most == 0 ? 0 : bar.parts[i].value / most * 100;
-      html += fmt::format("<span style=\"width:{:.3f}%;background:{}\" title=\"{}\"></span>",
-                          percent, kColours[i % 5], XmlText(bar.parts[i].name));
-    }
-    html += fmt::format("</div><div class=sum>{}</div></div>\n", XmlText(bar.sum));
-  }
-  return html;
-}
 
 std::string Name(const PolicyResult& result) {
   return PolicyName(result.policy);
@@ -86,11 +48,11 @@ std::string TrafficBars(const ReplayResult& result) {
     const Traffic& t = p.traffic;
     bars.push_back({Name(p),
                     HumanBytes(p.ssd_bytes()),
-                    {{"data", static_cast<double>(t.ssd_data_bytes)},
-                     {"parity", static_cast<double>(t.ssd_parity_bytes)},
-                     {"metadata", static_cast<double>(t.ssd_metadata_bytes)}}});
+                    {{"data", static_cast<double>(t.ssd_data_bytes), kData},
+                     {"parity", static_cast<double>(t.ssd_parity_bytes), kParity},
+                     {"metadata", static_cast<double>(t.ssd_metadata_bytes), kMetadata}}});
   }
-  return Bars(bars);
+  return RenderBars(bars);
 }
 
 std::string LogBars(const ReplayResult& result) {
@@ -99,10 +61,10 @@ std::string LogBars(const ReplayResult& result) {
     const Traffic& t = p.traffic;
     bars.push_back({Name(p),
                     HumanBytes(t.log_chunk_bytes + t.log_header_bytes),
-                    {{"log chunks", static_cast<double>(t.log_chunk_bytes)},
-                     {"headers", static_cast<double>(t.log_header_bytes)}}});
+                    {{"log chunks", static_cast<double>(t.log_chunk_bytes), kLogChunks},
+                     {"headers", static_cast<double>(t.log_header_bytes), kMetadata}}});
   }
-  return Bars(bars);
+  return RenderBars(bars);
 }
 
 // Each SSD's share, from the least to the most written.
