@@ -2,6 +2,7 @@
 // JSON. All counters are since the array was opened, unless they stand in `lifetime`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,35 +41,49 @@ struct Traffic {
   uint64_t user_bytes_trimmed = 0;
 };
 
-// Traffic as a list, in the order of its declaration, which is also that of a checkpoint root.
+// A counter and what scripts call it: the one list by which counters are written and read.
+template <typename T>
+struct NamedCounter {
+  const char* name;
+  uint64_t T::*counter;
+};
+
+// In the order of their declaration, which is also that of a checkpoint root.
+inline constexpr std::array<NamedCounter<Traffic>, 24> kTrafficCounters = {{
+    {"user_writes", &Traffic::user_writes},
+    {"user_bytes_written", &Traffic::user_bytes_written},
+    {"user_reads", &Traffic::user_reads},
+    {"user_bytes_read", &Traffic::user_bytes_read},
+    {"user_flushes", &Traffic::user_flushes},
+    {"full_stripe_writes", &Traffic::full_stripe_writes},
+    {"log_stripes", &Traffic::log_stripes},
+    {"log_stripe_members", &Traffic::log_stripe_members},
+    {"log_stripes_dead_early", &Traffic::log_stripes_dead_early},
+    {"log_appends", &Traffic::log_appends},
+    {"commits", &Traffic::commits},
+    {"committed_stripes", &Traffic::committed_stripes},
+    {"commit_read_bytes", &Traffic::commit_read_bytes},
+    {"checkpoints", &Traffic::checkpoints},
+    {"buffer_hits", &Traffic::buffer_hits},
+    {"ssd_data_bytes", &Traffic::ssd_data_bytes},
+    {"ssd_parity_bytes", &Traffic::ssd_parity_bytes},
+    {"ssd_metadata_bytes", &Traffic::ssd_metadata_bytes},
+    {"ssd_repair_bytes", &Traffic::ssd_repair_bytes},
+    {"log_chunk_bytes", &Traffic::log_chunk_bytes},
+    {"log_header_bytes", &Traffic::log_header_bytes},
+    {"md_equivalent_ssd_bytes", &Traffic::md_equivalent_ssd_bytes},
+    {"user_trims", &Traffic::user_trims},
+    {"user_bytes_trimmed", &Traffic::user_bytes_trimmed},
+}};
+static_assert(sizeof(Traffic) == kTrafficCounters.size() * sizeof(uint64_t),
+              "every counter is told, and kept in the checkpoint");
+
 template <typename T, typename Visit>
 void ForEachCounter(T& traffic, Visit&& visit) {
-  visit(traffic.user_writes);
-  visit(traffic.user_bytes_written);
-  visit(traffic.user_reads);
-  visit(traffic.user_bytes_read);
-  visit(traffic.user_flushes);
-  visit(traffic.full_stripe_writes);
-  visit(traffic.log_stripes);
-  visit(traffic.log_stripe_members);
-  visit(traffic.log_stripes_dead_early);
-  visit(traffic.log_appends);
-  visit(traffic.commits);
-  visit(traffic.committed_stripes);
-  visit(traffic.commit_read_bytes);
-  visit(traffic.checkpoints);
-  visit(traffic.buffer_hits);
-  visit(traffic.ssd_data_bytes);
-  visit(traffic.ssd_parity_bytes);
-  visit(traffic.ssd_metadata_bytes);
-  visit(traffic.ssd_repair_bytes);
-  visit(traffic.log_chunk_bytes);
-  visit(traffic.log_header_bytes);
-  visit(traffic.md_equivalent_ssd_bytes);
-  visit(traffic.user_trims);
-  visit(traffic.user_bytes_trimmed);
+  for (const NamedCounter<Traffic>& each : kTrafficCounters) {
+    visit(traffic.*each.counter);
+  }
 }
-static_assert(sizeof(Traffic) == 24 * sizeof(uint64_t), "every counter is kept in the checkpoint");
 
 enum class DeviceRole : uint8_t { kSsd = 1, kLog = 2, kSpare = 3 };
 enum class DeviceState : uint8_t { kOk = 1, kFailed = 2, kMissing = 3, kRebuilding = 4 };
@@ -140,10 +155,23 @@ struct DeviceStatus {
   std::string failed_because;  // lost in this life, and why; of a spare: why it is no use
 };
 
+inline constexpr std::array<NamedCounter<DeviceStatus>, 10> kDeviceCounters = {{
+    {"size_bytes", &DeviceStatus::size_bytes},
+    {"reads", &DeviceStatus::reads},
+    {"writes", &DeviceStatus::writes},
+    {"flushes", &DeviceStatus::flushes},
+    {"bytes_read", &DeviceStatus::bytes_read},
+    {"bytes_written", &DeviceStatus::bytes_written},
+    {"read_errors", &DeviceStatus::read_errors},
+    {"write_errors", &DeviceStatus::write_errors},
+    {"corrupt_chunks", &DeviceStatus::corrupt_chunks},
+    {"latency_us_p99", &DeviceStatus::latency_us_p99},
+}};
+
 struct ArrayStatus {
   std::string uuid;
   std::string name;
-  uint32_t level = 0;  // m + 4: 5, 6, ... (m > 2 has no common name)
+  uint32_t level = 0;  // LevelOfParity
   uint32_t data_chunks = 0;
   uint32_t parity_chunks = 0;
   uint32_t chunk_bytes = 0;

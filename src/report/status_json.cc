@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <iterator>
 #include <vector>
@@ -36,6 +37,13 @@ Json ArrayToJson(const ArrayStatus& status, const ServingInfo& serving) {
   return array;
 }
 
+template <typename T, size_t kCount>
+void WriteCounters(const std::array<NamedCounter<T>, kCount>& table, const T& from, Json& json) {
+  for (const NamedCounter<T>& each : table) {
+    json[each.name] = from.*each.counter;
+  }
+}
+
 // Null if no device is being rebuilt.
 Json RebuildToJson(const ArrayStatus& status) {
   const bool any = std::any_of(
@@ -64,32 +72,9 @@ Json RebuildToJson(const ArrayStatus& status) {
 }  // namespace
 
 Json TrafficToJson(const Traffic& traffic) {
-  return {
-      {"user_writes", traffic.user_writes},
-      {"user_bytes_written", traffic.user_bytes_written},
-      {"user_reads", traffic.user_reads},
-      {"user_bytes_read", traffic.user_bytes_read},
-      {"user_flushes", traffic.user_flushes},
-      {"full_stripe_writes", traffic.full_stripe_writes},
-      {"log_stripes", traffic.log_stripes},
-      {"log_stripe_members", traffic.log_stripe_members},
-      {"log_stripes_dead_early", traffic.log_stripes_dead_early},
-      {"log_appends", traffic.log_appends},
-      {"commits", traffic.commits},
-      {"committed_stripes", traffic.committed_stripes},
-      {"commit_read_bytes", traffic.commit_read_bytes},
-      {"checkpoints", traffic.checkpoints},
-      {"buffer_hits", traffic.buffer_hits},
-      {"ssd_data_bytes", traffic.ssd_data_bytes},
-      {"ssd_parity_bytes", traffic.ssd_parity_bytes},
-      {"ssd_metadata_bytes", traffic.ssd_metadata_bytes},
-      {"ssd_repair_bytes", traffic.ssd_repair_bytes},
-      {"log_chunk_bytes", traffic.log_chunk_bytes},
-      {"log_header_bytes", traffic.log_header_bytes},
-      {"md_equivalent_ssd_bytes", traffic.md_equivalent_ssd_bytes},
-      {"user_trims", traffic.user_trims},
-      {"user_bytes_trimmed", traffic.user_bytes_trimmed},
-  };
+  Json json;
+  WriteCounters(kTrafficCounters, traffic, json);
+  return json;
 }
 
 Json DeviceToJson(const DeviceStatus& device) {
@@ -98,17 +83,8 @@ Json DeviceToJson(const DeviceStatus& device) {
       {"path", device.path},
       {"role", DeviceRoleName(device.role)},
       {"state", DeviceStateName(device.state)},
-      {"size_bytes", device.size_bytes},
-      {"reads", device.reads},
-      {"writes", device.writes},
-      {"flushes", device.flushes},
-      {"bytes_read", device.bytes_read},
-      {"bytes_written", device.bytes_written},
-      {"read_errors", device.read_errors},
-      {"write_errors", device.write_errors},
-      {"corrupt_chunks", device.corrupt_chunks},
-      {"latency_us_p99", device.latency_us_p99},
   };
+  WriteCounters(kDeviceCounters, device, json);
   // Of one that is well again it would be taken for the state.
   if (!device.failed_because.empty() && device.state != DeviceState::kOk) {
     json["failed_because"] = device.failed_because;

@@ -30,6 +30,16 @@ uint64_t Number(const Json& json, std::string_view key) {
   return value.is_number_integer() ? value.get<uint64_t>() : 0;
 }
 
+// What is missing stays 0.
+template <typename T, size_t kCount>
+T ReadCounters(const std::array<NamedCounter<T>, kCount>& table, const Json& json) {
+  T counters;
+  for (const NamedCounter<T>& each : table) {
+    counters.*each.counter = Number(json, each.name);
+  }
+  return counters;
+}
+
 double Real(const Json& json, std::string_view key) {
   const Json& value = Part(json, key);
   return value.is_number() ? value.get<double>() : 0.0;
@@ -79,16 +89,16 @@ void ArrayLines(Out out, const Json& array) {
   }
 }
 
-std::string DeviceNotes(const Json& device) {
+std::string DeviceNotes(const Json& device, const DeviceStatus& counted) {
   std::string notes;
   const auto add = [&](uint64_t count, const char* what) {
     if (count != 0) {
       notes += fmt::format("{}{} {}{}", notes.empty() ? "" : ", ", count, what, Plural(count));
     }
   };
-  add(Number(device, "read_errors"), "read error");
-  add(Number(device, "write_errors"), "write error");
-  add(Number(device, "corrupt_chunks"), "corrupt chunk");
+  add(counted.read_errors, "read error");
+  add(counted.write_errors, "write error");
+  add(counted.corrupt_chunks, "corrupt chunk");
   if (Part(device, "failed_because").is_string()) {
     notes += fmt::format("{}{}", notes.empty() ? "" : ", ", Text(device, "failed_because"));
   }
@@ -110,12 +120,12 @@ std::string DeviceLines(const Json& devices) {
                                                  "writes", "flushes", "read", "written", "p99",
                                                  ""}};
   for (const Json& device : devices) {
+    const DeviceStatus counted = ReadCounters(kDeviceCounters, device);
     rows.push_back({Text(device, "name"), Text(device, "state"), Text(device, "path"),
-                    Bytes(device, "size_bytes"), std::to_string(Number(device, "reads")),
-                    std::to_string(Number(device, "writes")),
-                    std::to_string(Number(device, "flushes")), Bytes(device, "bytes_read"),
-                    Bytes(device, "bytes_written"),
-                    fmt::format("{} us", Number(device, "latency_us_p99")), DeviceNotes(device)});
+                    HumanBytes(counted.size_bytes), std::to_string(counted.reads),
+                    std::to_string(counted.writes), std::to_string(counted.flushes),
+                    HumanBytes(counted.bytes_read), HumanBytes(counted.bytes_written),
+                    fmt::format("{} us", counted.latency_us_p99), DeviceNotes(device, counted)});
   }
   return "devices\n" + Table(rows);
 }
@@ -164,27 +174,25 @@ void SpaceLines(Out out, const Json& space, const Json& memory) {
                  Number(memory, "pending"));
 }
 
-void TrafficLines(Out out, const char* title, const Json& t) {
-  const uint64_t ssd = Number(t, "ssd_data_bytes") + Number(t, "ssd_parity_bytes") +
-                       Number(t, "ssd_metadata_bytes") + Number(t, "ssd_repair_bytes");
-  const uint64_t md = Number(t, "md_equivalent_ssd_bytes");
+void TrafficLines(Out out, const char* title, const Json& told) {
+  const Traffic t = ReadCounters(kTrafficCounters, told);
+  const uint64_t ssd =
+      t.ssd_data_bytes + t.ssd_parity_bytes + t.ssd_metadata_bytes + t.ssd_repair_bytes;
+  const uint64_t md = t.md_equivalent_ssd_bytes;
   fmt::format_to(out, "{}\n", title);
   fmt::format_to(out, "  user       {} writes ({}), {} reads ({}), {} flushes, {} buffer hits\n",
-                 Number(t, "user_writes"), Bytes(t, "user_bytes_written"), Number(t, "user_reads"),
-                 Bytes(t, "user_bytes_read"), Number(t, "user_flushes"), Number(t, "buffer_hits"));
+                 t.user_writes, HumanBytes(t.user_bytes_written), t.user_reads,
+                 HumanBytes(t.user_bytes_read), t.user_flushes, t.buffer_hits);
   fmt::format_to(out, "  to SSDs    {}: data {}, parity {}, metadata {}, repair {}\n",
-                 HumanBytes(ssd), Bytes(t, "ssd_data_bytes"), Bytes(t, "ssd_parity_bytes"),
-                 Bytes(t, "ssd_metadata_bytes"), Bytes(t, "ssd_repair_bytes"));
+                 HumanBytes(ssd), HumanBytes(t.ssd_data_bytes), HumanBytes(t.ssd_parity_bytes),
+                 HumanBytes(t.ssd_metadata_bytes), HumanBytes(t.ssd_repair_bytes));
   fmt::format_to(out, "  to logs    chunks {}, headers {}, in {} appends\n",
-                 Bytes(t, "log_chunk_bytes"), Bytes(t, "log_header_bytes"),
-                 Number(t, "log_appends"));
+                 HumanBytes(t.log_chunk_bytes), HumanBytes(t.log_header_bytes), t.log_appends);
   fmt::format_to(
       out, "  stripes    {} written whole; {} log stripes of {} chunks, {} dead without commit\n",
-      Number(t, "full_stripe_writes"), Number(t, "log_stripes"), Number(t, "log_stripe_members"),
-      Number(t, "log_stripes_dead_early"));
+      t.full_stripe_writes, t.log_stripes, t.log_stripe_members, t.log_stripes_dead_early);
   fmt::format_to(out, "  commits    {} of {} stripes, {} read for them; {} checkpoints\n",
-                 Number(t, "commits"), Number(t, "committed_stripes"),
-                 Bytes(t, "commit_read_bytes"), Number(t, "checkpoints"));
+                 t.commits, t.committed_stripes, HumanBytes(t.commit_read_bytes), t.checkpoints);
   fmt::format_to(out, "  RAID       by read-modify-write would have written {} to the SSDs{}\n",
                  HumanBytes(md),
                  md == 0 ? ""
