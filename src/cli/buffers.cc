@@ -20,24 +20,18 @@ struct BuffersCommand {
   uint32_t stripe_buffer = 0;
 };
 
-int RunBuffers(const BuffersCommand& command) {
+Result<int> RunBuffers(const BuffersCommand& command) {
   auto file = FindArray(kBuffersVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kBuffersVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const auto done = AskServer(*file, {{"verb", kBuffersVerb},
                                       {"device_chunks", command.device_buffer},
                                       {"stripes", command.stripe_buffer}});
   if (!done.ok() && done.error().code == ErrorCode::kNotFound) {
-    return ReportError(
-        kBuffersVerb,
-        Error{ErrorCode::kNotFound, fmt::format("{} is not mounted: mount it with --device-buffer "
-                                                "and --stripe-buffer",
-                                                file->Argument().string())});
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{} is not mounted: mount it with --device-buffer and --stripe-buffer",
+                            file->Argument().string()));
   }
-  if (!done.ok()) {
-    return ReportError(kBuffersVerb, done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("buffers of '{}': {} chunks an SSD for updates, {} stripes for new data",
                     file->name, command.device_buffer, command.stripe_buffer));
   return kDone;

@@ -59,15 +59,11 @@ Json ToJson(const ArrayFile& file, const Findings& findings) {
   return json;
 }
 
-int RunCheck(const CheckCommand& command) {
+Result<int> RunCheck(const CheckCommand& command) {
   auto file = FindArray(kCheckVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kCheckVerb, file.error());
-  }
+  EPLOG_TRY(file);
   auto findings = Check(*file);
-  if (!findings.ok()) {
-    return ReportError(kCheckVerb, findings.error());
-  }
+  EPLOG_TRY(findings);
   const Json json = ToJson(*file, *findings);
   if (command.json) {
     PrintJson(json);

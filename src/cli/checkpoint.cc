@@ -14,11 +14,9 @@ namespace {
 
 constexpr char kCheckpointVerb[] = "checkpoint";
 
-int RunCheckpoint(const std::string& argument) {
+Result<int> RunCheckpoint(const std::string& argument) {
   auto file = FindArray(kCheckpointVerb, argument);
-  if (!file.ok()) {
-    return ReportError(kCheckpointVerb, file.error());
-  }
+  EPLOG_TRY(file);
   ProgressBar bar(kCheckpointVerb, "writing a checkpoint", ProgressBar::Unit::kCount);
   const auto offline = [](Session& session) -> Result<Json> {
     EPLOG_TRY(session.Run(session.array().Checkpoint(CheckpointKind::kAuto)));
@@ -27,9 +25,7 @@ int RunCheckpoint(const std::string& argument) {
   const auto done =
       AskOrOpen(kCheckpointVerb, *file, {{"verb", kCheckpointVerb}}, offline, bar.Sink());
   bar.Finish();
-  if (!done.ok()) {
-    return ReportError(kCheckpointVerb, done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("wrote a checkpoint of '{}'", file->name));
   return kDone;
 }

@@ -222,7 +222,8 @@ int RunCommandLine(std::vector<std::string> args) {
   if (const auto complaint = EmptyArgument(*verb)) {
     return FinishOutput(ReportUsage(name, *complaint));
   }
-  return FinishOutput(run());
+  const Result<int> done = run();
+  return FinishOutput(done.ok() ? *done : ReportError(name, done.error()));
 }
 
 }  // namespace eplog::cli

@@ -14,11 +14,9 @@ namespace {
 
 constexpr char kCommitVerb[] = "commit";
 
-int RunCommit(const std::string& argument) {
+Result<int> RunCommit(const std::string& argument) {
   auto file = FindArray(kCommitVerb, argument);
-  if (!file.ok()) {
-    return ReportError(kCommitVerb, file.error());
-  }
+  EPLOG_TRY(file);
   ProgressBar bar(kCommitVerb, "committing", ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
     EPLOG_TRY(session.Run(session.array().Commit(bar.Sink())));
@@ -26,9 +24,7 @@ int RunCommit(const std::string& argument) {
   };
   const auto done = AskOrOpen(kCommitVerb, *file, {{"verb", kCommitVerb}}, offline, bar.Sink());
   bar.Finish();
-  if (!done.ok()) {
-    return ReportError(kCommitVerb, done.error());
-  }
+  EPLOG_TRY(done);
   Print(fmt::format("committed '{}': the parity on its SSDs covers all data", file->name));
   return kDone;
 }

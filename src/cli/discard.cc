@@ -15,11 +15,9 @@ namespace {
 
 constexpr char kDiscardVerb[] = "discard";
 
-int RunDiscard(const std::string& argument) {
+Result<int> RunDiscard(const std::string& argument) {
   auto file = FindArray(kDiscardVerb, argument);
-  if (!file.ok()) {
-    return ReportError(kDiscardVerb, file.error());
-  }
+  EPLOG_TRY(file);
   ProgressBar bar(kDiscardVerb, "discarding free slots", ProgressBar::Unit::kCount);
   const auto offline = [&](Session& session) -> Result<Json> {
     auto bytes = session.Run(session.array().DiscardFree(bar.Sink()));
@@ -28,9 +26,7 @@ int RunDiscard(const std::string& argument) {
   };
   const auto done = AskOrOpen(kDiscardVerb, *file, {{"verb", kDiscardVerb}}, offline, bar.Sink());
   bar.Finish();
-  if (!done.ok()) {
-    return ReportError(kDiscardVerb, done.error());
-  }
+  EPLOG_TRY(done);
   const uint64_t bytes = done->value("bytes", uint64_t{0});
   Print(bytes == 0
             ? fmt::format("nothing to discard: no SSD of '{}' takes TRIM (member files never "

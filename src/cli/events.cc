@@ -46,11 +46,9 @@ std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
   }
 }
 
-int RunEvents(const std::string& argument, bool follow) {
+Result<int> RunEvents(const std::string& argument, bool follow) {
   auto file = FindArray(kEventsVerb, argument);
-  if (!file.ok()) {
-    return ReportError(kEventsVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const std::string path = EventsPath(*file);
   PrintFrom(path + ".1", 0);
   const std::streamoff at = PrintFrom(path, 0);

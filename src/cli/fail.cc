@@ -41,11 +41,9 @@ std::string FailPlanText(const ArrayFile& file, const Json& plan) {
   return ChangePlanText(fmt::format("would fail {} of '{}'", name, file.name), plan, notes);
 }
 
-int DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
+Result<int> DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
   const auto plan = PlanChange(kFailVerb, file, {{"change", kFailVerb}, {"device", index}});
-  if (!plan.ok()) {
-    return ReportError(kFailVerb, plan.error());
-  }
+  EPLOG_TRY(plan);
   if (command.json) {
     PrintJson(*plan);
   } else {
@@ -54,15 +52,11 @@ int DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
   return kDone;
 }
 
-int RunFail(const FailCommand& command) {
+Result<int> RunFail(const FailCommand& command) {
   auto file = FindArray(kFailVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kFailVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const auto index = MemberIndex(*file, command.device);
-  if (!index.ok()) {
-    return ReportError(kFailVerb, index.error());
-  }
+  EPLOG_TRY(index);
   if (command.dry_run) {
     return DryRun(command, *file, *index);
   }
@@ -71,9 +65,7 @@ int RunFail(const FailCommand& command) {
     return Json();
   };
   const auto done = AskOrOpen(kFailVerb, *file, {{"verb", kFailVerb}, {"device", *index}}, offline);
-  if (!done.ok()) {
-    return ReportError(kFailVerb, done.error());
-  }
+  EPLOG_TRY(done);
   const std::string name = MemberName(*file, *index);
   Print(
       fmt::format("{} of '{}' is failed: what it holds does not count any more\nnext: eplog "

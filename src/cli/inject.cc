@@ -54,15 +54,11 @@ Result<Json> RequestOf(const InjectCommand& command, const ArrayFile& file) {
   return request;
 }
 
-int RunInject(const InjectCommand& command) {
+Result<int> RunInject(const InjectCommand& command) {
   auto file = FindArray(kInjectVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kInjectVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const auto request = RequestOf(command, *file);
-  if (!request.ok()) {
-    return ReportError(kInjectVerb, request.error());
-  }
+  EPLOG_TRY(request);
   const auto done = AskServer(*file, *request);
   if (!done.ok()) {
     Error error = done.error();
@@ -72,7 +68,7 @@ int RunInject(const InjectCommand& command) {
           "it: eplog mount {} DIR first",
           file->name, ShellWord(command.array));
     }
-    return ReportError(kInjectVerb, error);
+    return Fail(std::move(error));
   }
   Print(command.device == "clear"
             ? fmt::format("'{}' has no injected faults any more", file->name)

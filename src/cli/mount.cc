@@ -273,7 +273,7 @@ void WarnOfLoss(Session& session) {
   }
 }
 
-// In the serving process.
+// In the serving process, which says itself what it could not do, before it lets go of devices that may hang.
 int ServeUntilUnmounted(const MountCommand& command, const ArrayFile& file,
                         const std::string& directory, const ReadyFn& ready) {
   const auto options = MemberOptionsOf(command, file);
@@ -326,14 +326,13 @@ std::string Welcome(const ArrayFile& file, const MountCommand& command) {
 }
 
 // The array is mounted, and nobody could be told: the error says so.
-int ReportUntold(const ArrayFile& file, const MountCommand& command) {
+tl::unexpected<Error> Untold(const ArrayFile& file, const MountCommand& command) {
   ::__fpurge(stdout);  // it would be tried again, and complained of again, at the end
   std::clearerr(stdout);
-  return ReportError(kVerb, {.code = ErrorCode::kIo,
-                             .message = fmt::format(
-                                 "mounted '{}' at {}, but standard output cannot be written to; "
-                                 "eplog umount {} ends it",
-                                 file.name, command.directory, ShellWord(command.directory))});
+  return Fail(ErrorCode::kIo,
+              fmt::format("mounted '{}' at {}, but standard output cannot be written to; "
+                          "eplog umount {} ends it",
+                          file.name, command.directory, ShellWord(command.directory)));
 }
 
 // Beside the control socket; what the serving process says at its end.
@@ -352,29 +351,17 @@ void RemoveIfEmpty(const std::string& log) {
   }
 }
 
-int RunMount(const MountCommand& command) {
-  if (const auto open = OptionsOf(command); !open.ok()) {
-    return ReportError(kVerb, open.error());
-  }
+Result<int> RunMount(const MountCommand& command) {
+  EPLOG_TRY(OptionsOf(command));
   CutMountsOfTheDying(kVerb);
   const auto typed = LookAtArray(command.array);
-  if (!typed.ok()) {
-    return ReportError(kVerb, typed.error());
-  }
+  EPLOG_TRY(typed);
   const auto& file = typed->array;
-  if (!file.ok()) {
-    return ReportError(kVerb, file.error());
-  }
-  if (const Status served = CheckNotServed(*file); !served.ok()) {
-    return ReportError(kVerb, served.error());
-  }
-  if (const Status room = MakeRoomForDescriptors(*file); !room.ok()) {
-    return ReportError(kVerb, room.error());
-  }
+  EPLOG_TRY(file);
+  EPLOG_TRY(CheckNotServed(*file));
+  EPLOG_TRY(MakeRoomForDescriptors(*file));
   auto directory = MountDirectory::Prepare(command.directory);
-  if (!directory.ok()) {
-    return ReportError(kVerb, directory.error());
-  }
+  EPLOG_TRY(directory);
   const pid_t caller = ::getpid();
   const std::string log = LogPath(*file);
   const int status = RunDaemonised(command.foreground, log, [&](const ReadyFn& ready) {
@@ -396,7 +383,7 @@ int RunMount(const MountCommand& command) {
     (*directory)->Keep();
     Print(Welcome(*file, command));
     if (std::fflush(stdout) != 0) {
-      return ReportUntold(*file, command);
+      return Untold(*file, command);
     }
   }
   return status;

@@ -162,28 +162,20 @@ struct RebuildCommand {
   std::string pace;  // empty: as it is
 };
 
-int RunRebuild(const RebuildCommand& command) {
+Result<int> RunRebuild(const RebuildCommand& command) {
   const std::string& argument = command.array;
   auto file = FindArray(kRebuildVerb, argument);
-  if (!file.ok()) {
-    return ReportError(kRebuildVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const auto pace = ParsePace(command.pace.empty() ? "gentle" : command.pace);
-  if (!pace.ok()) {
-    return ReportError(kRebuildVerb, pace.error());
-  }
+  EPLOG_TRY(pace);
   const bool mounted = FindServer(*file).has_value();
   if (mounted && !command.pace.empty()) {
-    if (const Status set = SetPaceOfServer(*file, *pace); !set.ok()) {
-      return ReportError(kRebuildVerb, set.error());
-    }
+    EPLOG_TRY(SetPaceOfServer(*file, *pace));
   }
   ProgressBar bar(kRebuildVerb, "rebuilding", ProgressBar::Unit::kCount);
   const auto left = mounted ? Mounted(*file, bar.Sink()) : NotMounted(*file, *pace, bar.Sink());
   bar.Finish();
-  if (!left.ok()) {
-    return ReportError(kRebuildVerb, left.error());
-  }
+  EPLOG_TRY(left);
   if (left->only_lost) {
     Print(
         fmt::format("{} of '{}' cannot be rebuilt: more of their stripes is wrong or missing than "

@@ -233,12 +233,10 @@ std::string ReplacePlanText(const ArrayFile& file, const Json& plan) {
                         plan, notes);
 }
 
-int DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
-           const std::filesystem::path& path) {
+Result<int> DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
+                   const std::filesystem::path& path) {
   const auto plan = Plan(command, file, index, path);
-  if (!plan.ok()) {
-    return ReportError(kReplaceVerb, plan.error());
-  }
+  EPLOG_TRY(plan);
   if (command.json) {
     PrintJson(*plan);
   } else {
@@ -247,31 +245,21 @@ int DryRun(const ReplaceCommand& command, const ArrayFile& file, uint32_t index,
   return kDone;
 }
 
-int RunReplace(const ReplaceCommand& command) {
+Result<int> RunReplace(const ReplaceCommand& command) {
   auto file = FindArray(kReplaceVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kReplaceVerb, file.error());
-  }
+  EPLOG_TRY(file);
   const auto index = MemberIndex(*file, command.device);
-  if (!index.ok()) {
-    return ReportError(kReplaceVerb, index.error());
-  }
+  EPLOG_TRY(index);
   const auto resolved = ResolveTyped(command.path);
-  if (!resolved.ok()) {
-    return ReportError(kReplaceVerb, resolved.error());
-  }
+  EPLOG_TRY(resolved);
   const std::filesystem::path& path = *resolved;
-  if (const Status can = CheckChangeable(*file, Move(MemberName(*file, *index), path)); !can.ok()) {
-    return ReportError(kReplaceVerb, can.error());
-  }
+  EPLOG_TRY(CheckChangeable(*file, Move(MemberName(*file, *index), path)));
   if (command.dry_run) {
     return DryRun(command, *file, *index, path);
   }
   const bool served = FindServer(*file).has_value();
   const Status replaced = Replace(command, *file, *index, path);
-  if (!replaced.ok()) {
-    return ReportError(kReplaceVerb, replaced.error());
-  }
+  EPLOG_TRY(replaced);
   Print(fmt::format("{} is {} of '{}' now and is being rebuilt{}\nnext: eplog status {}",
                     command.path, MemberName(*file, *index), file->name,
                     served ? "" : " whenever the array is mounted", ShellWord(command.array)));

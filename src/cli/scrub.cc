@@ -46,11 +46,9 @@ Json LastScrub(const ArrayFile& file) {
   return last;
 }
 
-int DryRun(const ScrubCommand& command, const ArrayFile& file) {
+Result<int> DryRun(const ScrubCommand& command, const ArrayFile& file) {
   auto plan = PlanChange(kScrubVerb, file, {{"change", kScrubVerb}});
-  if (!plan.ok()) {
-    return ReportError(kScrubVerb, plan.error());
-  }
+  EPLOG_TRY(plan);
   (*plan)["last"] = LastScrub(file);
   if (command.json) {
     PrintJson(*plan);
@@ -82,11 +80,9 @@ Result<Json> Look(const ArrayFile& file, const Json& request,
   return AskOrLook(kScrubVerb, file, request, offline, open, bar.Sink());
 }
 
-int RunScrub(const ScrubCommand& command) {
+Result<int> RunScrub(const ScrubCommand& command) {
   auto file = FindArray(kScrubVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kScrubVerb, file.error());
-  }
+  EPLOG_TRY(file);
   if (command.dry_run) {
     return DryRun(command, *file);
   }
@@ -105,9 +101,7 @@ int RunScrub(const ScrubCommand& command) {
   const auto report = command.repair ? AskOrOpen(kScrubVerb, *file, request, offline, bar.Sink())
                                      : Look(*file, request, offline, bar);
   bar.Finish();
-  if (!report.ok()) {
-    return ReportError(kScrubVerb, report.error());
-  }
+  EPLOG_TRY(report);
   const bool mendable =
       report->value("problems_found", uint64_t{0}) > report->value("lost", uint64_t{0});
   if (command.json) {

@@ -255,13 +255,11 @@ using Action = Status (*)(const SpareCommand&, const ArrayFile&);
 void Bind(Parser verb, const std::shared_ptr<SpareCommand>& command, Run& run, Action action) {
   const std::string name = fmt::format("{} {}", kSpareVerb, verb.name());
   verb.OnChosen([command, &run, action, name] {
-    run = [command, action, name] {
+    run = [command, action, name]() -> Result<int> {
       const auto file = FindArray(name, command->array);
-      if (!file.ok()) {
-        return ReportError(name, file.error());
-      }
-      const Status done = action(*command, *file);
-      return done.ok() ? kDone : ReportError(name, done.error());
+      EPLOG_TRY(file);
+      EPLOG_TRY(action(*command, *file));
+      return kDone;
     };
   });
 }

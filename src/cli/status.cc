@@ -80,11 +80,9 @@ void PrintLost(const ArrayFile& file, const Json& lost) {
                                  HumanBytes(bytes), file.name));
 }
 
-int RunLost(const ArrayFile& file, bool json) {
+Result<int> RunLost(const ArrayFile& file, bool json) {
   const auto lost = ReadLost(kStatusVerb, file);
-  if (!lost.ok()) {
-    return ReportError(kStatusVerb, lost.error());
-  }
+  EPLOG_TRY(lost);
   if (json) {
     PrintJson(*lost);
   } else {
@@ -95,18 +93,14 @@ int RunLost(const ArrayFile& file, bool json) {
   return any ? kDoneWithFindings : kDone;
 }
 
-int RunStatus(const StatusCommand& command) {
+Result<int> RunStatus(const StatusCommand& command) {
   auto file = FindArray(kStatusVerb, command.array);
-  if (!file.ok()) {
-    return ReportError(kStatusVerb, file.error());
-  }
+  EPLOG_TRY(file);
   if (command.lost) {
     return RunLost(*file, command.json);
   }
   auto status = ReadStatus(kStatusVerb, *file);
-  if (!status.ok()) {
-    return ReportError(kStatusVerb, status.error());
-  }
+  EPLOG_TRY(status);
   FillPaths(*file, *status);
   AddSpares(*file, *status);
   if (command.json) {

@@ -184,9 +184,9 @@ void AddUmount(Parser app, Run& run) {
   verb.Add("DIR", *where, "where it is mounted, or the array").Required();
   verb.Footer("Example:\n  eplog umount ./mnt");
   verb.OnChosen([where, &run] {
-    run = [where] {
-      const Status done = Unmount(*where);
-      return done.ok() ? kDone : ReportError(kUmountVerb, done.error());
+    run = [where]() -> Result<int> {
+      EPLOG_TRY(Unmount(*where));
+      return kDone;
     };
   });
 }

@@ -72,15 +72,13 @@ Result<VolumeId> FindVolume(Session& session, const std::string& name) {
   return volume->id;
 }
 
-// Runs `body` with the array's file; prints its error.
+// Runs `body` with the array's file.
 template <typename Body>
-int WithArray(std::string_view verb, const std::string& argument, const Body& body) {
+Result<int> WithArray(std::string_view verb, const std::string& argument, const Body& body) {
   auto file = FindArray(verb, argument);
-  if (!file.ok()) {
-    return ReportError(verb, file.error());
-  }
-  const Status done = body(*file);
-  return done.ok() ? kDone : ReportError(verb, done.error());
+  EPLOG_TRY(file);
+  EPLOG_TRY(body(*file));
+  return kDone;
 }
 
 // The rules of eplog/array.h. Checked here too, since opening an array for writing leaves its mark
@@ -260,7 +258,7 @@ using Action = Status (*)(const VolumeCommand&, const ArrayFile&);
 void Bind(Parser verb, const std::shared_ptr<VolumeCommand>& command, Run& run, Action action) {
   const std::string name = fmt::format("{} {}", kVolumeVerb, verb.name());
   verb.OnChosen([command, &run, action, name] {
-    run = [command, action, name] {
+    run = [command, action, name]() -> Result<int> {
       return WithArray(name, command->array,
                        [&](const ArrayFile& file) { return action(*command, file); });
     };

@@ -182,16 +182,12 @@ void PrintFindings(const Json& document) {
   }
 }
 
-int RunAssemble(const AssembleCommand& command) {
+Result<int> RunAssemble(const AssembleCommand& command) {
   const auto paths = Gather(command.devices);
-  if (!paths.ok()) {
-    return ReportError(kVerb, paths.error());
-  }
+  EPLOG_TRY(paths);
   std::vector<Member> opened;  // before the loop: what hangs is only let go when that is gone
   auto loop = IoUringLoop::Create();
-  if (!loop.ok()) {
-    return ReportError(kVerb, loop.error());
-  }
+  EPLOG_TRY(loop);
   AssembleFindings findings;
   for (const auto& path : *paths) {
     Open(**loop, path.string(), opened, findings);
@@ -203,9 +199,7 @@ int RunAssemble(const AssembleCommand& command) {
   }
   findings.found = RunTask(**loop, ExamineDevices(devices));
   const auto chosen = ChooseArray(findings.found, command.uuid);
-  if (!chosen.ok()) {
-    return ReportError(kVerb, chosen.error());
-  }
+  EPLOG_TRY(chosen);
   findings.chosen = *chosen;
   Json document = FindingsToJson(findings);
   document["file"] = nullptr;
@@ -223,20 +217,16 @@ int RunAssemble(const AssembleCommand& command) {
   } else if (!document["devices"].empty()) {
     PrintFindings(document);
   }
-  if (!written.ok()) {
-    return ReportError(kVerb, written.error());
-  }
+  EPLOG_TRY(written);
   if (findings.found.arrays.empty()) {
-    return ReportError(
-        kVerb, Fail(ErrorCode::kNotFound, "no member of an array is among these devices").value());
+    return Fail(ErrorCode::kNotFound, "no member of an array is among these devices");
   }
   const int status = FindingsStatus(document);
   if (status == kFailed) {
     const Json& array = document["arrays"].front();
-    return ReportError(kVerb, Fail(ErrorCode::kTooManyFailures,
-                                   fmt::format("'{}' cannot be opened from these: {}",
-                                               array.value("name", ""), array.value("why_not", "")))
-                                  .value());
+    return Fail(ErrorCode::kTooManyFailures,
+                fmt::format("'{}' cannot be opened from these: {}", array.value("name", ""),
+                            array.value("why_not", "")));
   }
   return status;
 }

@@ -228,15 +228,11 @@ struct CreateCommand {
   bool json = false;
 };
 
-int RunCreate(const CreateCommand& command) {
+Result<int> RunCreate(const CreateCommand& command) {
   auto plan = PlanCreate(command.request);
-  if (!plan.ok()) {
-    return ReportError(kVerb, plan.error());
-  }
+  EPLOG_TRY(plan);
   const Status done = CarryOut(*plan, command.dry_run);
-  if (!done.ok()) {
-    return ReportError(kVerb, done.error());
-  }
+  EPLOG_TRY(done);
   if (command.json) {
     Json json = PlanToJson(*plan);
     json["dry_run"] = command.dry_run;

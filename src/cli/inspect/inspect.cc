@@ -297,9 +297,9 @@ void AddInspect(Parser app, Run& run) {
       "Examples:\n  eplog inspect ./array\n  eplog inspect ./array/log0 log\n"
       "  eplog inspect ./array chunk data:64K");
   verb.OnChosen([command, &run] {
-    run = [command] {
-      const Status done = Inspect(*command);
-      return done.ok() ? kDone : ReportError(kVerb, done.error());
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(Inspect(*command));
+      return kDone;
     };
   });
 }

@@ -250,7 +250,7 @@ Status CheckFilesAnswer(const MttdlCommand& command) {
   return OkStatus();
 }
 
-int RunMttdl(const MttdlCommand& command) {
+Result<int> RunMttdl(const MttdlCommand& command) {
   Status done = CheckRequest(command);
   if (done.ok()) {
     done = CheckFilesAnswer(command);
@@ -264,7 +264,8 @@ int RunMttdl(const MttdlCommand& command) {
            : command.explain || !command.graph.empty() ? RunExplainMode(command, collected->values)
                                                        : RunReportMode(command, *collected);
   }
-  return done.ok() ? kDone : ReportError(kVerb, done.error());
+  EPLOG_TRY(done);
+  return kDone;
 }
 
 }  // namespace

@@ -103,9 +103,9 @@ void AddReplay(Parser app, Run& run) {
       kVerb, "Replay a trace: what EPLOG would write, and how fast, against ordinary RAID");
   AddReplayOptions(verb, *command);
   verb.OnChosen([command, &run] {
-    run = [command] {
-      const Status status = RunReplay(*command);
-      return status.ok() ? kDone : ReportError(kVerb, status.error());
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(RunReplay(*command));
+      return kDone;
     };
   });
 }

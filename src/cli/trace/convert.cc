@@ -312,9 +312,9 @@ void AddTraceConvert(Parser trace, Run& run) {
       "  eplog trace convert Financial1.spc --volume 0 --volume 1 --merge --begin 1h --end 2h "
       "-o part.csv.zst --to msr");
   verb.OnChosen([command, &run] {
-    run = [command] {
-      const Status done = RunConvert(*command);
-      return done.ok() ? kDone : ReportError(kVerbConvert, done.error());
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(RunConvert(*command));
+      return kDone;
     };
   });
 }
@@ -332,9 +332,9 @@ void AddTraceGenerate(Parser trace, Run& run) {
       "Examples:\n  eplog trace generate fin -o fin.fio.zst\n"
       "  eplog trace generate oltp --seed 7 --limit 10000 --to columns");
   verb.OnChosen([command, &run] {
-    run = [command] {
-      const Status done = RunGenerate(*command);
-      return done.ok() ? kDone : ReportError(kVerbGenerate, done.error());
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(RunGenerate(*command));
+      return kDone;
     };
   });
 }

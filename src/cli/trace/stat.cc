@@ -103,9 +103,9 @@ void AddTraceStat(Parser trace, Run& run) {
       "  eplog trace stat fin1.trace.xz --columns time_ms,disk,lba512,pages4k,op:0=w --json\n"
       "  zcat trace.gz | eplog trace stat -");
   verb.OnChosen([command, &run] {
-    run = [command] {
-      const Status done = RunStat(*command);
-      return done.ok() ? kDone : ReportError(kVerb, done.error());
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(RunStat(*command));
+      return kDone;
     };
   });
 }

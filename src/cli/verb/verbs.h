@@ -7,10 +7,12 @@
 #include <functional>
 
 #include "cli/verb/parser.h"
+#include "eplog/result.h"
 
 namespace eplog::cli {
 
-using Run = std::function<int()>;
+// The exit status, or why it could not be done: what is said of that is said in one place.
+using Run = std::function<Result<int>()>;
 
 void AddCreate(Parser app, Run& run);
 void AddAssemble(Parser app, Run& run);

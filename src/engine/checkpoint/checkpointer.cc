@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "engine/checkpoint/checkpoint_pages.h"
 #include "engine/core/traffic.h"
 #include "engine/log/flusher.h"
 #include "runtime/task_group.h"
