@@ -60,8 +60,8 @@ FILTER ?= *
 room:
 	@scripts/packages.sh build test
 	@cmake --preset check
-	@cmake --build --preset check --parallel $(JOBS) --target $(ROOM)_tests
-	@build/check/tests/$(ROOM)_tests --gtest_brief=1 --gtest_filter='$(FILTER)'
+	@cmake --build --preset check --parallel $(JOBS) --target $(subst /,_,$(ROOM))_tests
+	@build/check/tests/$(subst /,_,$(ROOM))_tests --gtest_brief=1 --gtest_filter='$(FILTER)'
 
 lint:
 	@scripts/packages.sh build lint

@@ -48,9 +48,11 @@ WORK = TOP / "build" / "mutants"
 
 
 def units_of(room):
-    """A room's own tests, and those of what stands on it."""
-    own = [f"{room}_tests"] if (TOP / "tests" / room).is_dir() else []
-    return own + BESIDES.get(room, [])
+    """The tests of a room's wings and its own, and those of what stands on it."""
+    folder = TOP / "tests" / room
+    wings = sorted({f"{room}_{path.parent.name}_tests" for path in folder.glob("*/*_test.cc")})
+    own = [f"{room}_tests"] if folder.is_dir() else []
+    return wings + own + BESIDES.get(room, [])
 
 
 def say(text):
