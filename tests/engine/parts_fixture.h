@@ -22,6 +22,8 @@
 #pragma GCC diagnostic pop
 
 #include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "device/memory_device.h"
 #include "engine/core/core.h"
@@ -43,6 +45,8 @@ struct PartsShape {
   JournalMode journal = JournalMode::kFull;
   OpenOptions options = {};
   DeviceDelays delays = {};  // of every device
+  // Whatever is written has one and the same checksum: that of format 1, of bytes that end in it.
+  bool alike = false;
 };
 
 class EngineParts {
@@ -51,7 +55,8 @@ class EngineParts {
       : core(loop, MakeDevices(shape), NewSuperblock(shape), shape.options, &hooks),
         appender(core),
         flusher(core, appender),
-        admission(core, appender) {
+        admission(core, appender),
+        alike_(shape.alike) {
     core.members.TakeLosses([this](DeviceIndex device, const Error& /*why*/) {
       core.changed_at[device.value] = ++core.states;
     });
@@ -141,6 +146,10 @@ class EngineParts {
     Bytes bytes(g().chunk_bytes);
     for (std::byte& byte : bytes) {
       byte = static_cast<std::byte>(random_.Next());
+    }
+    if (alike_) {
+      const size_t at = bytes.size() - sizeof(uint32_t);
+      StoreLe(bytes.data() + at, Crc32c(std::span(bytes).first(at)));
     }
     return bytes;
   }
@@ -281,6 +290,7 @@ class EngineParts {
     const auto geometry = PlanGeometry(request);
     EXPECT_TRUE(geometry.ok()) << geometry.error().ToString();
     Superblock superblock;
+    superblock.version = shape.alike ? 1 : kFormatVersion;
     superblock.array_uuid = {std::byte{7}};
     superblock.geometry = *geometry;
     superblock.journal_mode = static_cast<uint8_t>(shape.journal);
@@ -306,6 +316,9 @@ class EngineParts {
   Flusher flusher;
   Admission admission;
   std::map<uint64_t, Bytes> latest;  // by chunk: what was written last
+
+ private:
+  const bool alike_;
 };
 
 }  // namespace eplog

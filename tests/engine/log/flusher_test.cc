@@ -36,8 +36,8 @@ TEST(Flush, OfNothingAsksNobody) {
 
 TEST(Flush, OfTheSsdsWrittenToThoseOfTheRingsAndAllLogDevices) {
   EngineParts parts;
-  const uint64_t sequence = parts.Log({parts.Chunk(0, 0), parts.Chunk(0, 2)});
-  const uint64_t written = EngineParts::MaskOf(parts.g().SsdOf(parts.Chunk(0, 0))) |
+  const uint64_t sequence = parts.Log({parts.Chunk(0, 1), parts.Chunk(0, 2)});
+  const uint64_t written = EngineParts::MaskOf(parts.g().SsdOf(parts.Chunk(0, 1))) |
                            EngineParts::MaskOf(parts.g().SsdOf(parts.Chunk(0, 2)));
   EXPECT_TRUE(parts.flusher.has_unstable());
   parts.ResetCounters();
@@ -56,15 +56,17 @@ TEST(Flush, OfTheSsdsWrittenToThoseOfTheRingsAndAllLogDevices) {
 TEST(Flush, MakesAPrefixStableAndNoMore) {
   EngineParts parts;
   std::vector<uint64_t> sequences;
-  for (uint32_t i = 0; i < 3; ++i) {
-    sequences.push_back(parts.Log({parts.Chunk(0, i)}));
+  const std::vector<ChunkIndex> chunks = {parts.Chunk(0, 1), parts.Chunk(0, 2), parts.Chunk(1, 2)};
+  for (const ChunkIndex chunk : chunks) {
+    sequences.push_back(parts.Log({chunk}));
   }
   parts.ResetCounters();
   ASSERT_TRUE(parts.Run(parts.flusher.FlushTo(sequences[1], Upto::kStable)).ok());
   EXPECT_EQ(parts.flusher.stable(), sequences[1]);
-  const uint64_t flushed = parts.Flushed();
-  EXPECT_NE(flushed & EngineParts::MaskOf(parts.g().SsdOf(parts.Chunk(0, 0))), 0U);
-  EXPECT_NE(flushed & EngineParts::MaskOf(parts.g().SsdOf(parts.Chunk(0, 1))), 0U);
+  // Their headers are on the first SSD.
+  EXPECT_EQ(parts.Flushed(), EngineParts::MaskOf(parts.g().SsdOf(chunks[0])) |
+                                 EngineParts::MaskOf(parts.g().SsdOf(chunks[1])) | 1U |
+                                 parts.LogMask());
   EXPECT_TRUE(parts.flusher.has_unstable());
   EXPECT_EQ(parts.core.rings.packed(), sequences[1]);
 }
