@@ -14,7 +14,7 @@
 namespace eplog::torture {
 
 void World::ProbeAbsence() {
-  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+  if (failed() || unknown_ || !factory_.survives_failures() || fates_.Any(&DeviceFate::rotten) ||
       !Forgetful().empty()) {
     return;
   }
@@ -36,7 +36,7 @@ void World::ProbeAbsence() {
   EngineHooks hooks;
   Inspection without;
   DeviceSet out = absent;
-  out.insert(blank_.begin(), blank_.end());
+  out.merge(fates_.Those(&DeviceFate::blank));
   without.devices = copy.Except(out);
   without.options = Options(hooks);
   without.hooks = &hooks;
@@ -54,7 +54,7 @@ void World::ProbeAbsence() {
   copy.Crash(random_, random_.OneIn(2));
   EngineHooks later_hooks;
   Inspection later;
-  later.devices = copy.Except(blank_);
+  later.devices = copy.Except(fates_.Those(&DeviceFate::blank));
   later.options = Options(later_hooks);
   later.hooks = &later_hooks;
   later.options.read_only = random_.OneIn(2);
@@ -66,7 +66,7 @@ void World::ProbeAbsence() {
 // some devices know of survives. Nothing was acknowledged meanwhile, so nobody has missed anything:
 // who opens then, without any m, has everything, or is refused for want of those.
 void World::ProbeStruckOpenings() {
-  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+  if (failed() || unknown_ || !factory_.survives_failures() || fates_.Any(&DeviceFate::rotten) ||
       !Forgetful().empty()) {
     return;
   }
@@ -85,7 +85,7 @@ void World::ProbeStruckOpenings() {
   }
   DeviceSet out = knowing.empty() ? SomeOfThoseThere() : knowing;
   const std::string who = Names(plan_, out);
-  out.insert(blank_.begin(), blank_.end());
+  out.merge(fates_.Those(&DeviceFate::blank));
   EngineHooks hooks;
   Inspection last;
   last.devices = copy.Except(out);
@@ -114,7 +114,7 @@ DeviceSet World::SomeOfThoseThere() {
 // In the first round of superblocks: its epoch has not opened. False: it needed none.
 bool World::StrikeOpening(Machine& copy, const DeviceSet& absent, const DeviceSet& knowing) {
   DeviceSet out = absent;
-  out.insert(blank_.begin(), blank_.end());
+  out.merge(fates_.Those(&DeviceFate::blank));
   EngineHooks hooks;
   Inspection inspection;
   inspection.devices = copy.Except(out);

@@ -139,7 +139,7 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
 }
 
 void World::ProbeDamage() {
-  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+  if (failed() || unknown_ || !factory_.survives_failures() || fates_.Any(&DeviceFate::rotten) ||
       !Forgetful().empty() || away_.size() > plan_.create.parity) {
     return;
   }

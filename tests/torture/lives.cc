@@ -127,9 +127,9 @@ void World::Crash(bool recovering) {
     // What was good before something else of its stripe was mended may not be torn by that.
     machine_->CrashTearing(random_);
   } else {
-    machine_->Crash(random_, power, unplugged_);
+    machine_->Crash(random_, power, fates_.Those(&DeviceFate::unplugged));
   }
-  unplugged_.clear();
+  fates_.Clear(&DeviceFate::unplugged);
   if (plan_.loses_devices && !failed() && !unknown_) {
     // Up to m devices are lost at this very crash. Those that come back for writing missed nothing.
     for (int i = torn ? 3 : 1; i > 0 && !failed(); --i) {
@@ -161,31 +161,33 @@ void World::Crash(bool recovering) {
 // the first that cease to answer counts on that one.
 bool World::TrustsAStaleDevice() const {
   const ArrayStatus status = array_->GetStatus();
-  return std::any_of(stale_.begin(), stale_.end(), [&status](uint8_t device) {
+  return std::ranges::any_of(fates_.Those(&DeviceFate::stale), [&status](uint8_t device) {
     return status.devices[device].state == DeviceState::kOk;
   });
 }
 
 void World::Live() {
   work_ = std::make_unique<Workload>(scene_, *array_, machine_->loop(), false);
-  const bool stops = plan_.stops && factory_.survives_failures() && rotten_.empty() &&
-                     Forgetful().empty() && !TrustsAStaleDevice() && random_.OneIn(2);
+  const bool stops = plan_.stops && factory_.survives_failures() &&
+                     !fates_.Any(&DeviceFate::rotten) && Forgetful().empty() &&
+                     !TrustsAStaleDevice() && random_.OneIn(2);
   const Ending ending = !stops && random_.OneIn(5) ? Ending::kClose : Ending::kCrash;
   const uint64_t short_one_in = plan_.focus == Focus::kRecover ? 2 : 6;
   const uint64_t budget =
       random_.OneIn(short_one_in) ? random_.Below(12) : random_.Between(60, plan_.life_operations);
   work_->set_operations(budget);
-  lying_.clear();
+  fates_.Clear(&DeviceFate::lying);
   failures_.fill(false);
   scene_.suspect = [this](size_t device, uint64_t since_us) {
     const auto index = static_cast<uint8_t>(device);
     return unreliable_.contains(index) &&
-           (!MayBeTrusted(index) || accused_until_us_[index] > since_us);
+           (!MayBeTrusted(index) || fates_[index].accused_until_us > since_us);
   };
   scene_.whole = [this] {
-    coverage_.made_whole += rotten_.size();
-    std::erase_if(rotten_, [this](uint8_t device) { return !lying_.contains(device); });
-    coverage_.made_whole -= rotten_.size();
+    fates_.ForEach([this](DeviceFate& fate) {
+      coverage_.made_whole += fate.rotten && !fate.lying ? 1 : 0;
+      fate.rotten = fate.rotten && fate.lying;
+    });
   };
   if (factory_.survives_failures() && !stops) {
     machine_->loop().Spawn(RepairMan());
@@ -234,7 +236,8 @@ void World::Live() {
       look_soon_ = false;
       Machine copy(*machine_, random_.Next());
       copy.Crash(random_, false);
-      RunProbe(copy, away_, away_.empty() && rotten_.empty(), "when a device was ok again");
+      RunProbe(copy, away_, away_.empty() && !fates_.Any(&DeviceFate::rotten),
+               "when a device was ok again");
     } else {
       Probe(true);
     }
@@ -252,14 +255,15 @@ void World::Live() {
 
 // Only who is well can fail: in some lives what is lost is replaced and rebuilt first.
 void World::Convalesce() {
-  if (!plan_.repairs || stale_.empty() || random_.OneIn(3)) {
+  if (!plan_.repairs || !fates_.Any(&DeviceFate::stale) || random_.OneIn(3)) {
     return;
   }
   constexpr uint64_t kMostUs = 3'000'000;  // a device that lies may never be well
   const uint64_t until_us = machine_->loop().NowUs() + kMostUs;
   convalescing_ = true;
-  const Driven driven = machine_->Drive(
-      [&] { return stale_.empty() || machine_->loop().NowUs() >= until_us || failed(); });
+  const Driven driven = machine_->Drive([&] {
+    return !fates_.Any(&DeviceFate::stale) || machine_->loop().NowUs() >= until_us || failed();
+  });
   convalescing_ = false;
   if (driven == Driven::kStalled) {
     Stalled("rebuilding");
@@ -341,7 +345,7 @@ void World::Finish() {
   Machine copy(*machine_, random_.Next());
   copy.Crash(random_, true);
   ++coverage_.full_checks;
-  RunProbe(copy, away_, away_.empty() && rotten_.empty(), "after the last close");
+  RunProbe(copy, away_, away_.empty() && !fates_.Any(&DeviceFate::rotten), "after the last close");
   ProbeCorruption();
 }
 

@@ -19,7 +19,7 @@ namespace eplog::torture {
 // -------------------------------------------------------------------------------- with a crash
 
 void World::ProbeBeyond() {
-  if (failed() || unknown_ || !factory_.survives_failures() || !rotten_.empty() ||
+  if (failed() || unknown_ || !factory_.survives_failures() || fates_.Any(&DeviceFate::rotten) ||
       !Forgetful().empty()) {
     return;
   }
@@ -41,8 +41,9 @@ void World::ExpectRefusal(Machine& copy, const DeviceSet& lost) {
   DeviceSet withheld = lost;
   // Where an opening that was struck may have begun to take it back, it is a part that is not
   // whole.
-  for (const uint8_t device : plan_.strikes_states && !plan_.takes_back ? stale_ : DeviceSet()) {
-    if (random_.OneIn(2) && !blank_.contains(device) && missed_.contains(device)) {
+  const bool may_be_back = plan_.strikes_states && !plan_.takes_back;
+  for (const uint8_t device : may_be_back ? fates_.Those(&DeviceFate::stale) : DeviceSet()) {
+    if (random_.OneIn(2) && !fates_[device].blank && fates_[device].missed) {
       withheld.erase(device);  // that is there, and is no help
     }
   }
@@ -111,13 +112,14 @@ void World::OpenByForce(Machine& copy, const DeviceSet& lost) {
 // One that failed in this life is back, and m others are lost: refused, unless nothing had been
 // answered without it yet. What opens has all that was.
 void World::ProbeBack() {
-  if (failed() || unknown_ || failed_well_.empty() || !rotten_.empty() || !Forgetful().empty() ||
-      !plan_.loses_devices) {
+  const DeviceSet failed_well = fates_.Those(&DeviceFate::failed_well);
+  if (failed() || unknown_ || failed_well.empty() || fates_.Any(&DeviceFate::rotten) ||
+      !Forgetful().empty() || !plan_.loses_devices) {
     return;
   }
-  const size_t which = random_.Below(failed_well_.size());
-  const uint8_t back = *std::next(failed_well_.begin(), static_cast<std::ptrdiff_t>(which));
-  if (missed_.contains(back)) {
+  const size_t which = random_.Below(failed_well.size());
+  const uint8_t back = *std::next(failed_well.begin(), static_cast<std::ptrdiff_t>(which));
+  if (fates_[back].missed) {
     return;
   }
   DeviceSet lost = away_;
@@ -166,7 +168,7 @@ void World::ArmStop() {
 // Which of them the array has lost for good, only it knows: that is seen at the next opening.
 void World::MeetStop(const Doom& doom) {
   Say("STOP: " + Names(plan_, {doom.device}) + " ceases to answer");
-  unplugged_.insert(doom.device);
+  fates_[doom.device].unplugged = true;
   unknown_ = true;
   work_->set_tolerant();
   if (random_.OneIn(2)) {
@@ -206,16 +208,17 @@ void World::ProbeStopped() {
 // At the first opening since. Who is not ok is away, and is unreliable in another one's place.
 void World::LearnWhoIsAway(const ArrayStatus& status) {
   unknown_ = false;
-  older_.clear();
-  stale_.clear();
+  fates_.ForEach([](DeviceFate& fate) { fate.older.reset(); });
+  fates_.Clear(&DeviceFate::stale);
   for (size_t i = 0; i < status.devices.size(); ++i) {
     if (status.devices[i].state != DeviceState::kOk) {
-      stale_.insert(static_cast<uint8_t>(i));
+      fates_[static_cast<uint8_t>(i)].stale = true;
     }
   }
-  seen_lost_ = stale_;
+  const DeviceSet stale = fates_.Those(&DeviceFate::stale);
+  fates_.NoteOnly(&DeviceFate::seen_lost, stale);
   const size_t count = unreliable_.size();
-  const DeviceSet before = std::exchange(unreliable_, stale_);
+  const DeviceSet before = std::exchange(unreliable_, stale);
   for (auto it = before.begin(); it != before.end() && unreliable_.size() < count; ++it) {
     unreliable_.insert(*it);
   }

@@ -199,25 +199,25 @@ bool World::AllLogsIn(const DeviceSet& devices) const {
 
 // The devices that an opening for writing does without. One log device that missed nothing stays.
 DeviceSet World::ChooseWithheld() {
-  DeviceSet withheld = blank_;
+  DeviceSet withheld = fates_.Those(&DeviceFate::blank);
   if (unknown_) {
     return withheld;
   }
   for (const uint8_t device : unreliable_) {
-    const bool gone = alone_                    ? random_.Chance(0.9)
-                      : stale_.contains(device) ? random_.Chance(0.6)
-                                                : plan_.degrades && random_.Chance(plan_.withhold);
+    const bool gone = alone_                 ? random_.Chance(0.9)
+                      : fates_[device].stale ? random_.Chance(0.6)
+                                             : plan_.degrades && random_.Chance(plan_.withhold);
     if (!gone) {
       continue;
     }
-    DeviceSet missing = stale_;
+    DeviceSet missing = fates_.Those(&DeviceFate::stale);
     missing.insert(withheld.begin(), withheld.end());
     missing.insert(device);
     // In mode log one that failed in the last life comes back: whether the array had written that
     // down or not, nothing flushed is lost then.
     const bool last = AllLogsIn(missing) && device >= plan_.n &&
-                      plan_.create.journal == JournalMode::kLog && !missed_.contains(device);
-    if ((!AllLogsIn(missing) || stale_.contains(device)) && !last) {
+                      plan_.create.journal == JournalMode::kLog && !fates_[device].missed;
+    if ((!AllLogsIn(missing) || fates_[device].stale) && !last) {
       withheld.insert(device);
     }
   }
@@ -232,22 +232,22 @@ void World::GoBack() {
   }
   for (const uint8_t device : unreliable_) {
     const bool trusted = device >= plan_.n && plan_.create.journal == JournalMode::kLog;
-    if (blank_.contains(device) || trusted) {
+    DeviceFate& fate = fates_[device];
+    if (fate.blank || trusted) {
       continue;
     }
-    const auto older = older_.find(device);
-    if (older == older_.end() || !random_.Chance(plan_.goes_back)) {
-      if (older == older_.end() || random_.OneIn(3)) {
-        older_.insert_or_assign(device, machine_->device(device).content());
+    if (!fate.older || !random_.Chance(plan_.goes_back)) {
+      if (!fate.older || random_.OneIn(3)) {
+        fate.older = machine_->device(device).content();
       }
       continue;
     }
     Say(Names(plan_, {device}) + " goes back to an older copy");
-    machine_->device(device).GoBackTo(older->second);
+    machine_->device(device).GoBackTo(*fate.older);
     ++coverage_.went_back;
-    stale_.insert(device);
-    rotten_.insert(device);
-    seen_lost_.erase(device);
+    fate.stale = true;
+    fate.rotten = true;
+    fate.seen_lost = false;
   }
 }
 
@@ -272,15 +272,17 @@ void World::OpenAgain() {
 // True: open, and judged. False: struck by a crash, or failed.
 bool World::TryOpen(bool may_be_struck) {
   const DeviceSet withheld = ChooseWithheld();
-  for (const uint8_t device : stale_) {
+  for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
     coverage_.stale_returns += withheld.contains(device) ? 0 : 1;
   }
-  stale_.insert(withheld.begin(), withheld.end());
-  away_ = stale_;
-  std::erase_if(joined_, [&](uint8_t device) { return withheld.contains(device); });
-  accused_until_us_.clear();
+  fates_.Note(&DeviceFate::stale, withheld);
+  away_ = fates_.Those(&DeviceFate::stale);
+  for (const uint8_t device : withheld) {
+    fates_[device].joined = false;
+  }
+  fates_.ForEach([](DeviceFate& fate) { fate.accused_until_us = 0; });
   for (const uint8_t device : unreliable_) {
-    accused_until_us_[device] = MayBeTrusted(device) ? 0 : kStill;
+    fates_[device].accused_until_us = MayBeTrusted(device) ? 0 : DeviceFate::kStill;
   }
   Inspection inspection;
   inspection.devices = machine_->Except(withheld);
@@ -292,16 +294,18 @@ bool World::TryOpen(bool may_be_struck) {
   inspection.options.take_back = plan_.takes_back;
   inspection.adopt = true;
   inspection.whole = away_.empty() && !unknown_;
-  inspection.full_check = !unknown_ && away_.empty() && rotten_.empty() && random_.OneIn(3);
+  inspection.full_check =
+      !unknown_ && away_.empty() && !fates_.Any(&DeviceFate::rotten) && random_.OneIn(3);
   inspecting_ = &inspection;
-  doomed_.clear();
-  failed_well_.clear();
-  lying_.clear();
+  fates_.Clear(&DeviceFate::doomed);
+  fates_.Clear(&DeviceFate::failed_well);
+  fates_.Clear(&DeviceFate::lying);
   if (!unknown_) {
     ArmDooms(true);
   }
   coverage_.full_checks += inspection.full_check ? 1 : 0;
-  Say("open without " + Names(plan_, withheld) + ", stale " + Names(plan_, stale_));
+  Say("open without " + Names(plan_, withheld) + ", stale " +
+      Names(plan_, fates_.Those(&DeviceFate::stale)));
   if (may_be_struck && alone_ && random_.OneIn(2)) {
     // A second one of that number, which only the others know of: a tie.
     machine_->bus().Arm({IoKind::kSuperblock, static_cast<Moment>(random_.Below(3)),
@@ -343,15 +347,15 @@ bool World::TryOpen(bool may_be_struck) {
     Violate("opening without " + Names(plan_, away_) + ": " + inspection.wrong);
   }
   array_ = std::move(inspection.array);
-  missed_.insert(withheld.begin(), withheld.end());
+  fates_.Note(&DeviceFate::missed, withheld);
   if (array_ != nullptr && unknown_) {
     LearnWhoIsAway(array_->GetStatus());
   }
   if (array_ != nullptr) {
     Reconcile(array_->GetStatus(), withheld);
   }
-  logs_degraded_ = std::any_of(missed_.begin(), missed_.end(),
-                               [&](uint8_t device) { return device >= plan_.n; });
+  const DeviceSet missed = fates_.Those(&DeviceFate::missed);
+  logs_degraded_ = std::ranges::any_of(missed, [&](uint8_t device) { return device >= plan_.n; });
   return !failed();
 }
 
@@ -366,15 +370,15 @@ void World::Reconcile(const ArrayStatus& status, const DeviceSet& withheld) {
     if (back && withheld.contains(device)) {
       Violate("P6: " + status.devices[i].name + " is not there and is called part of the array");
     }
-    if (back && missed_.erase(device) != 0) {
+    if (back && std::exchange(fates_[device].missed, false)) {
       ++coverage_.taken_back;
-      seen_lost_.insert(device);
+      fates_[device].seen_lost = true;
     }
-    if (ok && !doomed_.contains(device)) {
-      stale_.erase(device);
+    if (ok && !fates_[device].doomed) {
+      fates_[device].stale = false;
     }
   }
-  away_ = stale_;
+  away_ = fates_.Those(&DeviceFate::stale);
 }
 
 // ---------------------------------------------------------------------------------- failing
@@ -384,9 +388,8 @@ void World::ArmDooms(bool opening) {
   SimBus& bus = machine_->bus();
   bus.set_on_doom([this](const Doom& doom) { MeetDoom(doom); });
   bus.set_on_failed_flush([this](uint8_t device) {
-    const auto failed = failed_flush_.find(device);
-    if (failed != failed_flush_.end()) {
-      failed->second = std::min(failed->second, machine_->loop().NowUs());
+    if (std::optional<uint64_t>& failed_us = fates_[device].failed_flush_us) {
+      failed_us = std::min(*failed_us, machine_->loop().NowUs());
     }
   });
   if (!opening && plan_.focus == Focus::kHeal && random_.Chance(0.8)) {
@@ -436,6 +439,7 @@ void World::ArmDooms(bool opening) {
 
 // From this moment on it may miss something.
 void World::MeetDoom(const Doom& doom) {
+  DeviceFate& fate = fates_[doom.device];
   ++coverage_.doomed[static_cast<size_t>(doom.style)];
   failures_[static_cast<size_t>(doom.style)] = true;
   const bool flush = doom.style == Doom::Style::kFailsFlush;
@@ -459,16 +463,16 @@ void World::MeetDoom(const Doom& doom) {
   }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
       std::to_string(static_cast<int>(doom.style)));
-  accused_until_us_[doom.device] = kStill;
-  joined_.erase(doom.device);
+  fate.accused_until_us = DeviceFate::kStill;
+  fate.joined = false;
   if (inspecting_ != nullptr) {
     inspecting_->full_check = false;  // it would find what cannot be read
   }
   if (doom.superblocks) {  // as one that was put back from an older copy, if another opening comes
     ++coverage_.superblock_lies;
   } else if (doom.style == Doom::Style::kLies) {
-    rotten_.insert(doom.device);
-    lying_.insert(doom.device);
+    fate.rotten = true;
+    fate.lying = true;
     ++scene_.lies;
     return;
   }
@@ -478,15 +482,15 @@ void World::MeetDoom(const Doom& doom) {
   }
   // A flush that is failed by what ends the device forgets as one that fails alone.
   if (flush || doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs) {
-    failed_flush_[doom.device] = UINT64_MAX;  // until the array is told
+    fate.failed_flush_us = DeviceFate::kStill;
   }
-  doomed_.insert(doom.device);
-  if (!stale_.contains(doom.device) && !doom.superblocks) {
-    failed_well_.insert(doom.device);
+  fate.doomed = true;
+  if (!fate.stale && !doom.superblocks) {
+    fate.failed_well = true;
   }
-  stale_.insert(doom.device);
+  fate.stale = true;
   away_.insert(doom.device);
-  seen_lost_.erase(doom.device);
+  fate.seen_lost = false;
   if (inspecting_ != nullptr) {
     inspecting_->whole = false;
   }
@@ -503,7 +507,7 @@ Task<void> World::RepairMan() {
     NoteRepaired();
     const ArrayStatus status = array_->GetStatus();
     std::vector<uint8_t> lost;
-    for (const uint8_t device : stale_) {
+    for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
       const DeviceState state = status.devices[device].state;
       if (state == DeviceState::kFailed || state == DeviceState::kMissing) {
         lost.push_back(device);
@@ -521,10 +525,10 @@ Task<void> World::RepairMan() {
 
 // What is wrong on it is none of its doing: it holds what it was given, or has not been given it.
 bool World::MayBeTrusted(uint8_t device) const {
-  return (!stale_.contains(device) || joined_.contains(device)) && !rotten_.contains(device) &&
-         !lying_.contains(device) && !failed_flush_.contains(device) &&
-         !unheard_.contains(device) && !machine_->bus().ReadsBadly(device) &&
-         !machine_->bus().IsDead(device) && !machine_->bus().LosesSuperblocks(device);
+  const DeviceFate& fate = fates_[device];
+  return (!fate.stale || fate.joined) && !fate.rotten && !fate.lying && !fate.failed_flush_us &&
+         !fate.unheard && !machine_->bus().ReadsBadly(device) && !machine_->bus().IsDead(device) &&
+         !machine_->bus().LosesSuperblocks(device);
 }
 
 // Beside one that lies or reads badly the owner takes out another, which is then rebuilt from it.
@@ -532,9 +536,10 @@ Task<void> World::TakeOut() {
   std::vector<uint8_t> well;
   bool unwell = false;
   for (const uint8_t device : unreliable_) {
-    const bool bad = rotten_.contains(device) || machine_->bus().ReadsBadly(device);
+    const DeviceFate& fate = fates_[device];
+    const bool bad = fate.rotten || machine_->bus().ReadsBadly(device);
     unwell = unwell || bad;
-    if (!bad && !stale_.contains(device) && !failed_flush_.contains(device)) {
+    if (!bad && !fate.stale && !fate.failed_flush_us) {
       well.push_back(device);
     }
   }
@@ -543,28 +548,29 @@ Task<void> World::TakeOut() {
   }
   const uint8_t device = well[random_.Below(well.size())];
   Say("take out " + Names(plan_, {device}));
-  stale_.insert(device);
+  fates_[device].stale = true;
   away_.insert(device);
-  seen_lost_.erase(device);
+  fates_[device].seen_lost = false;
   Task<Status> failing = array_->FailDevice(device, "taken out");
   const Status status = co_await failing;
   if (!status.ok() && status.error().code == ErrorCode::kInvalidArgument) {
-    stale_.erase(device);
+    fates_[device].stale = false;
     away_.erase(device);
   }
 }
 
 Task<void> World::Replace(uint8_t device) {
+  DeviceFate& fate = fates_[device];
   Say("replace " + Names(plan_, {device}));
   SimDevice& fresh = machine_->Renew(device, random_.OneIn(2));
-  missed_.insert(device);
-  blank_.insert(device);
+  fate.missed = true;
+  fate.blank = true;
   // Nothing of what it holds is believed. (Becoming ok heals nothing that it lied about since.)
-  rotten_.erase(device);
-  lying_.erase(device);
-  failed_flush_.erase(device);
-  failed_well_.erase(device);
-  joined_.insert(device);
+  fate.rotten = false;
+  fate.lying = false;
+  fate.failed_flush_us.reset();
+  fate.failed_well = false;
+  fate.joined = true;
   // From when all are ok again, flushes do not wait for the rings.
   logs_degraded_ = logs_degraded_ && device < plan_.n;
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
@@ -572,12 +578,12 @@ Task<void> World::Replace(uint8_t device) {
   Say("replaced " + Names(plan_, {device}) + ": " +
       (status.ok() ? "joined" : status.error().ToString()));
   if (status.ok()) {
-    if (joined_.contains(device)) {
-      accused_until_us_[device] = machine_->loop().NowUs();
+    if (fate.joined) {
+      fate.accused_until_us = machine_->loop().NowUs();
     }
     ++coverage_.replaced;
-    missed_.erase(device);
-    blank_.erase(device);
+    fate.missed = false;
+    fate.blank = false;
     if (!convalescing_ && !random_.OneIn(4)) {
       // While it is rebuilt, and the log still tells of the one before it.
       machine_->bus().Arm({std::nullopt, static_cast<Moment>(random_.Below(3)),
@@ -591,25 +597,22 @@ Task<void> World::Replace(uint8_t device) {
 // Devices that the array calls ok again have all that they should.
 void World::NoteRepaired() {
   const ArrayStatus status = array_->GetStatus();
-  for (auto it = stale_.begin(); it != stale_.end();) {
-    const uint8_t device = *it;
+  for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
     const bool ok = status.devices[device].state == DeviceState::kOk;
     if (!ok) {
-      seen_lost_.insert(device);
+      fates_[device].seen_lost = true;
     }
     // With a threshold the array may fail it at any time.
     const bool shaky = plan_.max_read_errors != 0 && machine_->bus().ReadsBadly(device);
     // It may have ceased to answer, or to keep its superblocks, and the array not have met that
     // yet.
     const bool dead = machine_->bus().IsDead(device) || machine_->bus().LosesSuperblocks(device);
-    if (ok && seen_lost_.contains(device) && !missed_.contains(device) && !shaky && !dead) {
+    if (ok && fates_[device].seen_lost && !fates_[device].missed && !shaky && !dead) {
       Say(Names(plan_, {device}) + " is ok again");
       ++coverage_.repaired;
       look_soon_ = true;  // what it has is looked at before it changes
       away_.erase(device);
-      it = stale_.erase(it);
-    } else {
-      ++it;
+      fates_[device].stale = false;
     }
   }
 }
@@ -622,9 +625,9 @@ DeviceSet World::Forgetful() const {
   DeviceSet devices;
   for (uint32_t i = 0; i < plan_.devices(); ++i) {
     const auto device = static_cast<uint8_t>(i);
-    const auto failed = failed_flush_.find(device);
-    const bool unheard = failed != failed_flush_.end() && failed->second >= scene_.flush_begun_us;
-    if ((unheard || unheard_.contains(device)) && machine_->device(device).IsForgetful()) {
+    const DeviceFate& fate = fates_[device];
+    const bool unheard = fate.failed_flush_us && *fate.failed_flush_us >= scene_.flush_begun_us;
+    if ((unheard || fate.unheard) && machine_->device(device).IsForgetful()) {
       devices.insert(device);
     }
   }
@@ -635,8 +638,10 @@ DeviceSet World::Forgetful() const {
 // began later.
 void World::CheckFailedFlushes() {
   const ArrayStatus status = array_->GetStatus();
-  for (const auto& [device, failed_us] : failed_flush_) {
-    if (failed_us < scene_.flush_begun_us && status.devices[device].state == DeviceState::kOk) {
+  for (uint8_t device = 0; device < plan_.devices(); ++device) {
+    const std::optional<uint64_t>& failed_us = fates_[device].failed_flush_us;
+    if (failed_us && *failed_us < scene_.flush_begun_us &&
+        status.devices[device].state == DeviceState::kOk) {
       Violate("I7: a flush of " + status.devices[device].name + " failed, and it is called ok");
     }
   }
@@ -646,11 +651,11 @@ void World::CheckFailedFlushes() {
 // they live on.
 void World::LoseForgotten(bool power) {
   const DeviceSet forgetful = Forgetful();
-  failed_flush_.clear();
-  unheard_ = power ? DeviceSet() : forgetful;
+  fates_.ForEach([](DeviceFate& fate) { fate.failed_flush_us.reset(); });
+  fates_.NoteOnly(&DeviceFate::unheard, power ? DeviceSet() : forgetful);
   if (power) {
-    rotten_.insert(forgetful.begin(), forgetful.end());
-    stale_.insert(forgetful.begin(), forgetful.end());
+    fates_.Note(&DeviceFate::rotten, forgetful);
+    fates_.Note(&DeviceFate::stale, forgetful);
     away_.insert(forgetful.begin(), forgetful.end());
   }
 }
@@ -661,7 +666,7 @@ DeviceSet World::ChooseLost(bool ssds) {
   DeviceSet lost = away_;
   // What lied counts, whether it is there or not.
   DeviceSet bad = away_;
-  bad.insert(rotten_.begin(), rotten_.end());
+  bad.merge(fates_.Those(&DeviceFate::rotten));
   const DeviceSet forgetful = Forgetful();
   bad.insert(forgetful.begin(), forgetful.end());
   const uint64_t least = ssds ? plan_.create.parity : std::min<uint64_t>(1, plan_.create.parity);
@@ -685,8 +690,8 @@ bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, cons
   ++coverage_.probes;
   coverage_.lossy_probes += lost.size() > away_.size() ? 1 : 0;
   DeviceSet withheld = lost;
-  for (const uint8_t device : stale_) {
-    if (random_.OneIn(2) && !blank_.contains(device) && !may_refuse) {
+  for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
+    if (random_.OneIn(2) && !fates_[device].blank && !may_refuse) {
       withheld.erase(device);  // it is there, and must not be trusted
     }
   }
@@ -753,7 +758,8 @@ void World::Probe(bool with_losses) {
 
 // Bytes that rot while the array is closed are found by their CRCs and decoded (P5).
 void World::ProbeCorruption() {
-  if (failed() || !rotten_.empty() || !Forgetful().empty() || away_.size() >= plan_.create.parity) {
+  if (failed() || fates_.Any(&DeviceFate::rotten) || !Forgetful().empty() ||
+      away_.size() >= plan_.create.parity) {
     return;
   }
   Machine copy(*machine_, random_.Next());

@@ -9,13 +9,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "base/buffer.h"
 #include "base/random.h"
 #include "tests/torture/coverage.h"
+#include "tests/torture/device_fate.h"
 #include "tests/torture/inspect.h"
 #include "tests/torture/machine.h"
 #include "tests/torture/oracle.h"
@@ -129,27 +129,10 @@ class World {
   std::unique_ptr<Array> array_;
   std::unique_ptr<Workload> work_;
   Inspection* inspecting_ = nullptr;  // the opening for writing that is under way
-  DeviceSet unreliable_;              // may be withheld from openings: at most m
-  // Missed an opening for writing, or one that was struck; or failed while the array ran.
-  DeviceSet stale_;
-  DeviceSet blank_;                         // of them: a replacement that has not joined yet
+  DeviceSet unreliable_;              // may be withheld from openings: at most m; chosen, no fate
+  DeviceFates fates_;
   std::array<bool, kFailures> failures_{};  // by style: since the last opening was complete
-  DeviceSet doomed_;                        // of them: failed since the last opening began
-  DeviceSet failed_well_;                   // of them: were well, and have not been replaced
-  DeviceSet seen_lost_;                     // of them: the array has called them not ok since
-  DeviceSet missed_;                        // of them: missed an opening that succeeded
-  DeviceSet rotten_;  // what they hold may be wrong: lied, and were not scrubbed since
-  DeviceSet lying_;   // of them: still do
-  DeviceSet joined_;  // replacements, empty or of old content, to which nothing has happened since
-  // Until when it was not to be trusted, since this opening began: what was met on the one before
-  // it may be told after it was replaced.
-  static constexpr uint64_t kStill = UINT64_MAX;
-  std::map<uint8_t, uint64_t> accused_until_us_;
-  std::map<uint8_t, PageImage> older_;  // copies of unreliable devices, taken between two lives
-  DeviceSet unheard_;                   // a flush failed, and a kill came before anybody was told
-  std::map<uint8_t, uint64_t> failed_flush_;  // in this life, and when the array was told
-  DeviceSet unplugged_;                       // of more than m that ceased to answer in this life
-  bool unknown_ = false;        // since then no opening has told who is still part of the array
+  bool unknown_ = false;        // since some were unplugged no opening has told who is still a part
   DeviceSet away_;              // what may be missing in this life: withheld now, or stale
   bool look_soon_ = false;      // a device is ok again
   bool convalescing_ = false;   // nothing strikes
