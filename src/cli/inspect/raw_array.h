@@ -1,6 +1,10 @@
 // The devices of an array as bytes, for `inspect`: read without lock and without the engine, so
 // that what recovery would refuse can be looked at too. While the array is mounted what is read may
 // be changing.
+//
+// A second witness, on purpose: which pages a checkpoint has, and that any SSD's copy will do, is
+// said once more in engine/checkpoint (checkpoint_pages.cc, checkpoint_loader.cc). Whoever shared
+// that code would see what the engine sees, its mistakes too. tests/cli/inspect compares the two.
 #pragma once
 
 #include <array>

@@ -1,5 +1,8 @@
 // The log as it lies on the disks, for `inspect`: every entry header that a device holds, and the
 // chain of entries that goes on from the newest checkpoint (docs/format.md, "Joining the log").
+//
+// A second witness, on purpose (raw_array.h): which entry fits its predecessor, and which of several
+// is taken, is what Recovery::FitsAfter and NextEntry say (engine/open/recovery_analyse.cc).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,10 @@
 // What the checkpoint and the log after it say of one row or of the volumes, worked out from the
 // bytes alone, for `inspect`. It believes the log as far as headers go; recovery also verifies the
 // chunks behind the newest mark.
+//
+// A second witness, on purpose (raw_array.h): what an item and a record mean is what StateLoader and
+// State::Apply say (metadata/state_loader.cc, state.cc), and what becomes of words of a device that
+// was replaced, State::WordOf and Recovery::ForgetReplaced (engine/open/recovery_analyse.cc).
 #pragma once
 
 #include <cstdint>
