@@ -8,7 +8,7 @@
 
 #include "eplog/examine.h"
 #include "format/superblock.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -18,12 +18,7 @@ constexpr uint64_t kSize = 64 * 4096;
 class Assembling : public ::testing::Test {
  protected:
   void SetUp() override {
-    ArrayShape shape;
-    shape.n = 3;
-    shape.m = 1;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(SmallShape(3, 1));
     volume_ = test_->CreateVolume("v", kSize);
     Random random(3);
     content_ = RandomBytes(random, kSize);
@@ -55,7 +50,7 @@ class Assembling : public ::testing::Test {
     EXPECT_TRUE(test_->Close().ok());
   }
 
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> content_;
 };

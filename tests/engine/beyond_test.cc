@@ -10,7 +10,7 @@
 
 #include "format/superblock.h"
 #include "format/wire.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -26,12 +26,7 @@ constexpr uint64_t kSize = kChunks * kChunk - 1000;  // the last chunk is cut of
 class Beyond : public ::testing::Test {
  protected:
   void Make() {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(SmallShape(kSsdCount, kParity));
     static_cast<void>(test_->CreateVolume("another", kStripe));
     volume_ = test_->CreateVolume("v", kSize);
     model_.assign(kSize, std::byte{0});
@@ -40,7 +35,7 @@ class Beyond : public ::testing::Test {
     for (uint64_t i = 0; i < 20; ++i) {
       Write(i * 5 * kChunk, kChunk);
     }
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Commit().ok());
     for (uint64_t i = 0; i < 30; ++i) {
       Write((i * 7 + 2) % 158 * kChunk, kChunk + i % 2 * 700);
     }
@@ -51,7 +46,7 @@ class Beyond : public ::testing::Test {
     ASSERT_TRUE(test_->Write(volume_, offset, data).ok());
     std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
+  void Flush() { ASSERT_TRUE(test_->Flush().ok()); }
 
   Result<std::unique_ptr<Array>> Open(const std::vector<uint32_t>& without, bool force) {
     std::vector<Device*> devices;
@@ -108,7 +103,7 @@ class Beyond : public ::testing::Test {
   }
 
   Random random_{11};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> model_;
 };
@@ -144,7 +139,7 @@ TEST_F(Beyond, SoManyAreMissingThatTheyMayHaveGoneOnAlone) {
 TEST_F(Beyond, WhoHadFailedBeforeDidNotGoOnWithTheOthers) {
   Make();
   for (const uint32_t failed : {0U, 1U}) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(failed, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(failed).ok());
   }
   ASSERT_TRUE(test_->Close().ok());
   uint32_t opened = 0;
@@ -229,7 +224,7 @@ TEST_F(Beyond, ForceWithEnoughDevicesIsAnOrdinaryOpening) {
 TEST_F(Beyond, DevicesThatMissedSomethingHelp) {
   Make();
   for (const uint32_t ssd : {0U, 1U}) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(ssd, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(ssd).ok());
   }
   Write(3 * kStripe, 2 * kStripe);
   Write(9 * kStripe + kChunk, 2 * kChunk);
@@ -289,7 +284,7 @@ TEST_F(Beyond, WhileItRuns) {
   Make();
   EXPECT_EQ(Compare(*test_->array), 0U);
   for (const uint32_t device : {0U, 1U}) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(device, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(device).ok());
   }
   EXPECT_EQ(Compare(*test_->array), 0U);
   Fault fault;
@@ -313,7 +308,7 @@ TEST_F(Beyond, WhileItRuns) {
 // that is whole enough, and of no other.
 TEST_F(Beyond, IsNotCalledScrubbed) {
   Make();
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  ASSERT_TRUE(test_->Commit().ok());
   ASSERT_TRUE(test_->Close().ok());
   const auto array = Open({0, 1, 6}, true);
   ASSERT_TRUE(array.ok()) << array.error().ToString();
@@ -522,7 +517,7 @@ TEST_F(Garbage, ADeviceThatIsNotWholeYetIsNoWorseThanAMissingOne) {
   uint64_t refusals = 0;
   for (uint64_t us = 100; us < 8000; us += 200) {  // until the kill
     Make();
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(0).ok());
     for (uint64_t i = 0; i < 12; ++i) {  // log stripes that its part is missing of
       Write((i * 3) * kStripe, 3 * kChunk);
     }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -47,11 +47,7 @@ class CheckLost : public ::testing::TestWithParam<std::tuple<size_t, Verb>> {
   const Verb verb_ = std::get<1>(GetParam());
 
   ArrayShape Shape() const {
-    ArrayShape shape;
-    shape.n = kData + case_.parity;
-    shape.m = case_.parity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kData + case_.parity, case_.parity);
     shape.auto_commit = false;
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
@@ -60,23 +56,22 @@ class CheckLost : public ::testing::TestWithParam<std::tuple<size_t, Verb>> {
   // Rows, and what is pending: of one chunk each, and of several.
   void SetUp() override {
     Write(0, kSize * 3 / 4);
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
     Pend();
     if (case_.log_rots) {
       for (uint64_t i = 0; i < 20; ++i) {
         alone_.push_back(Write((kSize / kChunk - 1 - i) * kChunk, kChunk));
       }
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
+    ASSERT_TRUE(test_.Flush().ok());
+    ASSERT_TRUE(test_.Checkpoint().ok());
     if (case_.log_joins) {
       const uint32_t log = kData + case_.parity;
-      ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(log, "by hand")).ok());
-      std::ranges::fill(test_.memory(log).bytes(), std::byte{0});
-      ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(log, *test_.Devices()[log])).ok());
+      ASSERT_TRUE(test_.Fail(log).ok());
+      ASSERT_TRUE(test_.ReplaceByItselfBlank(log).ok());
       Pend();  // of this it has its part
-      ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
-      ASSERT_EQ(test_.array->GetStatus().devices[log].state, DeviceState::kRebuilding);
+      ASSERT_TRUE(test_.Flush().ok());
+      ASSERT_EQ(test_.State(log), DeviceState::kRebuilding);
     }
     test_.Kill();
     Rot();
@@ -141,7 +136,7 @@ class CheckLost : public ::testing::TestWithParam<std::tuple<size_t, Verb>> {
     return unreadable;
   }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kSize);
   Random random_{11};
   std::vector<std::vector<std::byte>> alone_;
@@ -170,17 +165,13 @@ TEST_P(CheckLost, IsJustWhatCannotBeRead) {
 
 // What has been written anew can be read, though it is in memory only.
 TEST(CheckLostBuffered, IsNotWhatIsBuffered) {
-  ArrayShape shape;
-  shape.n = 4;
-  shape.m = 1;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
+  ArrayShape shape = SmallShape(4, 1);
   shape.buffers.device_chunks = 64;
-  TestArray test(shape);
+  SmallArray test(shape);
   const VolumeId volume = test.CreateVolume("v", kSize);
   Random random(3);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, kData * kChunk)).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->Commit(Progress())).ok());
+  ASSERT_TRUE(test.Commit().ok());
   for (uint32_t ssd = 0; ssd < shape.n; ++ssd) {
     const auto bytes = test.memory(ssd).bytes();
     for (uint64_t at = test.SlotsOffsetBytes(); at + kChunk <= bytes.size(); at += kChunk) {
@@ -188,7 +179,7 @@ TEST(CheckLostBuffered, IsNotWhatIsBuffered) {
     }
   }
   ASSERT_TRUE(test.Write(volume, kChunk, RandomBytes(random, kChunk)).ok());
-  const auto report = RunTask(test.loop, test.array->Scrub(false, Progress()));
+  const auto report = test.Scrub(false);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_EQ(report->problems_found, 4U) << "three of data and their parity";
   EXPECT_EQ(report->lost, 2U);

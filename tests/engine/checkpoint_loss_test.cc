@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -20,23 +20,16 @@ Task<void> TakeCheckpoint(Array& array, CheckpointKind kind, std::optional<Statu
 }
 
 ArrayShape Shape(uint32_t ssd_count) {
-  ArrayShape shape;
-  shape.n = ssd_count;
-  shape.m = 1;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
-  return shape;
+  return SmallShape(ssd_count, 1);
 }
 
 // Fails every write and flush of an SSD, and writes until that was met.
-testing::AssertionResult BreakSsd(TestArray& test, uint32_t ssd, VolumeId volume, Random& random) {
+testing::AssertionResult BreakSsd(SmallArray& test, uint32_t ssd, VolumeId volume, Random& random) {
   Fault broken;
   broken.kinds = MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
   broken.from_then_on = true;
   test.faulty(ssd).Add(broken);
-  const auto failed = [&] {
-    return test.array->GetStatus().devices[ssd].state == DeviceState::kFailed;
-  };
+  const auto failed = [&] { return test.State(ssd) == DeviceState::kFailed; };
   for (uint64_t at = 0; at < 16 && !failed(); ++at) {
     static_cast<void>(test.Write(volume, at * kChunk, RandomBytes(random, kChunk)));
   }
@@ -48,12 +41,12 @@ testing::AssertionResult BreakSsd(TestArray& test, uint32_t ssd, VolumeId volume
 // holds only what came after it, and so that may be nowhere. Nothing is written down any more, and
 // who was only unplugged may come back.
 TEST(CheckpointLoss, AnotherSsdBesideAReplacementStopsTheArray) {
-  TestArray test(Shape(kSsdCount));
+  SmallArray test(Shape(kSsdCount));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
   Random random(5);
   const std::vector<std::byte> data = RandomBytes(random, 5 * kChunk);
   ASSERT_TRUE(test.Write(volume, 32 * kChunk, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(test.Flush().ok());
   for (uint32_t i = 0; i < kSsdCount; ++i) {  // its pages are written, and their flush takes long
     test.delayed(i).set_delays({.flush_us = kLongUs});
   }
@@ -66,7 +59,7 @@ TEST(CheckpointLoss, AnotherSsdBesideAReplacementStopsTheArray) {
   ASSERT_TRUE(BreakSsd(test, 0, volume, random));
   test.faulty(0).Clear();
   std::ranges::fill(test.memory(0).bytes(), std::byte{0});  // another one
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_TRUE(test.ReplaceByItself(0).ok());
   ASSERT_FALSE(ended) << "it was to be struck while it is written";
   ASSERT_TRUE(BreakSsd(test, 1, volume, random));
   EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
@@ -85,7 +78,7 @@ TEST(CheckpointLoss, AnotherSsdBesideAReplacementStopsTheArray) {
 // What it would build upon is on an SSD that is lost, the other one was away when that was written:
 // the array has stopped, and it ends.
 TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
-  TestArray test(Shape(2));
+  SmallArray test(Shape(2));
   const VolumeId volume = test.CreateVolume("v", 64 * kChunk);
   Random random(5);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 64 * kChunk)).ok());
@@ -98,12 +91,12 @@ TEST(CheckpointLoss, WhatItBuildsOnMayBeLost) {
   ASSERT_TRUE(alone.ok()) << alone.error().ToString();
   test.array = std::move(*alone);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, 20 * kChunk)).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test.Checkpoint().ok());
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, kChunk)).ok());
   ASSERT_TRUE(test.Close().ok());
 
   test.Open();
-  ASSERT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  ASSERT_EQ(test.State(1), DeviceState::kRebuilding);
   ASSERT_TRUE(BreakSsd(test, 0, volume, random));
   EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
   std::optional<Status> ended;

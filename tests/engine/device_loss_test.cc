@@ -8,7 +8,7 @@
 
 #include "format/superblock.h"
 #include "layout/geometry.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -21,15 +21,6 @@ constexpr uint32_t kDevices = kSsdCount + kParity;
 constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
 constexpr uint64_t kSize = 40 * kStripe;
 
-ArrayShape SmallShape(uint32_t n, uint32_t m) {
-  ArrayShape shape;
-  shape.n = n;
-  shape.m = m;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
-  return shape;
-}
-
 ArrayShape Shape(JournalMode journal) {
   ArrayShape shape = SmallShape(kSsdCount, kParity);
   shape.journal = journal;
@@ -39,7 +30,7 @@ ArrayShape Shape(JournalMode journal) {
 class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
  protected:
   void Make() {
-    test_ = std::make_unique<TestArray>(Shape(GetParam()));
+    test_ = std::make_unique<SmallArray>(Shape(GetParam()));
     volume_ = test_->CreateVolume("v", kSize);
     model_.assign(kSize, std::byte{0});
   }
@@ -50,7 +41,7 @@ class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
     std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
   void Flush() {
-    const Status flushed = RunTask(test_->loop, test_->array->FlushAll());
+    const Status flushed = test_->Flush();
     ASSERT_TRUE(flushed.ok()) << flushed.error().ToString();
   }
   // Stripes in every state: whole, updated and committed, updated and pending, trimmed, partly new.
@@ -58,7 +49,7 @@ class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
     Write(0, 20 * kStripe);
     Write(3 * kStripe + 100, 5000);
     Write(5 * kStripe, kChunk);
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Commit().ok());
     Write(2 * kStripe + kChunk, kChunk);
     Write(5 * kStripe, 2 * kChunk);
     Write(25 * kStripe + 700, 3 * kStripe);
@@ -80,7 +71,7 @@ class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
     fault.from_then_on = true;
     test_->faulty(device).Add(fault);
   }
-  DeviceState State(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+  DeviceState State(uint32_t device) { return test_->State(device); }
   MemoryDevice& NewDevice(uint32_t device) {
     fresh_.push_back(std::make_unique<MemoryDevice>("new" + std::to_string(device),
                                                     test_->memory(device).size_bytes()));
@@ -94,7 +85,7 @@ class DeviceLoss : public ::testing::TestWithParam<JournalMode> {
   }
 
   Random random_{7};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> model_;
   std::vector<std::unique_ptr<MemoryDevice>> fresh_;
@@ -116,7 +107,7 @@ TEST_P(DeviceLoss, AnyTwoDevicesMayFailAndBeReplaced) {
       }
       Write(30 * kStripe, 4 * kStripe);
       Flush();
-      ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+      ASSERT_TRUE(test_->Checkpoint().ok());
       EXPECT_EQ(State(first), DeviceState::kFailed);
       EXPECT_EQ(State(second), DeviceState::kFailed);
       const ArrayStatus status = test_->array->GetStatus();
@@ -215,11 +206,11 @@ TEST_P(DeviceLoss, AThirdLossStopsWritingAndReadsGoOn) {
   Make();
   Write(0, 10 * kStripe);
   Flush();
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(6, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(7, "by hand")).ok());
+  ASSERT_TRUE(test_->Fail(6).ok());
+  ASSERT_TRUE(test_->Fail(7).ok());
   Write(20 * kStripe, kStripe);
   Flush();
-  const Status refused = RunTask(test_->loop, test_->array->FailDevice(0, "by hand"));
+  const Status refused = test_->Fail(0);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(State(0), DeviceState::kOk);
@@ -245,7 +236,7 @@ TEST_P(DeviceLoss, TooManyLostInACheckpointMayComeBack) {
   for (uint32_t device = 0; device < kSsdCount; ++device) {
     Break(device);
   }
-  EXPECT_FALSE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  EXPECT_FALSE(test_->Checkpoint().ok());
   EXPECT_EQ(test_->array->GetStatus().state, ArrayState::kFailed);
   test_->Kill();
   for (uint32_t device = 0; device < kSsdCount; ++device) {
@@ -264,7 +255,7 @@ TEST_P(DeviceLoss, WithoutLogDevicesAFlushCommits) {
   Make();
   Fill();
   for (const uint32_t log : {kSsdCount, kSsdCount + 1}) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(log, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(log).ok());
   }
   const auto pending = [this] { return test_->array->GetStatus().pending_chunks; };
   for (uint64_t round = 0; round < 3; ++round) {
@@ -291,14 +282,14 @@ TEST_P(DeviceLoss, WithoutLogDevicesAFlushCommits) {
 TEST_P(DeviceLoss, AReplacementMayFailToo) {
   Make();
   Fill();
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(2, "by hand")).ok());
+  ASSERT_TRUE(test_->Fail(2).ok());
   FaultDevice broken(NewDevice(2));
   Fault fault;
   fault.kinds = MaskOf(RequestKind::kWrite);
   fault.nth = 6;  // it was wiped, and fails while it joins or is rebuilt
   fault.from_then_on = true;
   broken.Add(fault);
-  static_cast<void>(RunTask(test_->loop, test_->array->ReplaceDevice(2, broken)));
+  static_cast<void>(test_->Replace(2, broken));
   for (uint64_t i = 0; i < 12; ++i) {
     Write(i * 3 * kStripe + i % 4 * kChunk, kChunk);
   }
@@ -310,8 +301,8 @@ TEST_P(DeviceLoss, AReplacementMayFailToo) {
   ExpectContent("rebuilt");
   EXPECT_FALSE(RunTask(test_->loop, test_->array->ReplaceDevice(2, NewDevice(2))).ok());
   MemoryDevice small("small", 1 << 20);
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(2, "by hand")).ok());
-  EXPECT_FALSE(RunTask(test_->loop, test_->array->ReplaceDevice(2, small)).ok());
+  ASSERT_TRUE(test_->Fail(2).ok());
+  EXPECT_FALSE(test_->Replace(2, small).ok());
   test_->Kill();
 }
 
@@ -349,7 +340,7 @@ ArrayShape SlowShape(uint32_t n, uint32_t m) {
   return shape;
 }
 
-Status WriteChunks(TestArray& test, VolumeId volume, uint64_t first, uint64_t count,
+Status WriteChunks(SmallArray& test, VolumeId volume, uint64_t first, uint64_t count,
                    std::span<const std::byte> data) {
   for (uint64_t i = 0; i < count; ++i) {
     EPLOG_TRY(test.Write(volume, (first + i) * kChunk, data.subspan(i * kChunk, kChunk)));
@@ -362,31 +353,31 @@ Status WriteChunks(TestArray& test, VolumeId volume, uint64_t first, uint64_t co
 TEST(Replacement, IsNotMendedWithWhatItsPredecessorHeld) {
   ArrayShape shape = SlowShape(4, 1);
   shape.auto_commit = false;
-  TestArray test(shape);
+  SmallArray test(shape);
   const VolumeId volume = test.CreateVolume("v", 1 << 20);
   Random random(3);
   const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
   ASSERT_TRUE(WriteChunks(test, volume, 60, 1, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(test.Flush().ok());
   ASSERT_TRUE(WriteChunks(test, volume, 0, 6, data).ok());  // applied, not stable
   DeviceDelays slow = kSsdDelays;
   slow.write_us = 1'000'000;  // so that nothing becomes stable soon
   for (uint32_t i = 0; i < 4; ++i) {
     test.delayed(i).set_delays(slow);
   }
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  ASSERT_TRUE(test.Fail(0).ok());
   for (uint32_t i = 0; i < 4; ++i) {
     test.delayed(i).set_delays(kSsdDelays);
   }
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_TRUE(test.ReplaceByItself(0).ok());
   const std::span<const std::byte> later = std::span(data).subspan(20 * kChunk);
   ASSERT_TRUE(WriteChunks(test, volume, 16, 24, later).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(test.Flush().ok());
   test.Kill();
   test.Open();
   test.Sleep(60'000'000);
-  ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
+  ASSERT_EQ(test.State(0), DeviceState::kOk);
+  ASSERT_TRUE(test.Fail(1).ok());
   for (uint64_t i = 0; i < 24; ++i) {
     const std::vector<std::byte> found = test.Read(volume, (16 + i) * kChunk, kChunk);
     EXPECT_TRUE(std::equal(found.begin(), found.end(), later.begin() + i * kChunk)) << i;
@@ -396,24 +387,24 @@ TEST(Replacement, IsNotMendedWithWhatItsPredecessorHeld) {
 
 // Writes to another lost SSD make `absent` members all the time; they are not the successor's.
 TEST(Replacement, IsOkAlsoWhileAnotherIsLostAndWritesGoOn) {
-  TestArray test(SlowShape(5, 2));
+  SmallArray test(SlowShape(5, 2));
   const VolumeId volume = test.CreateVolume("v", 1 << 20);
   Random random(3);
   const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
   ASSERT_TRUE(WriteChunks(test, volume, 0, 64, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+  ASSERT_TRUE(test.Fail(0).ok());
+  ASSERT_TRUE(test.Fail(1).ok());
+  ASSERT_TRUE(test.ReplaceByItself(0).ok());
   const uint64_t before = test.array->GetStatus().traffic.checkpoints;
-  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+  for (int i = 0; i < 200 && test.State(0) != DeviceState::kOk; ++i) {
     ASSERT_TRUE(WriteChunks(test, volume, 0, 64, data).ok());
     test.Sleep(50'000);
   }
-  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  EXPECT_EQ(test.State(0), DeviceState::kOk);
   EXPECT_LT(test.array->GetStatus().traffic.checkpoints - before, 5U);
   // Another loss is one too many now, and nothing else is.
-  ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(6, "by hand")).ok());
-  EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(2, "by hand")).ok());
+  ASSERT_TRUE(test.Fail(6).ok());
+  EXPECT_FALSE(test.Fail(2).ok());
   test.Kill();
 }
 
@@ -422,13 +413,13 @@ class Rebuilding : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(test.Write(volume, 0, data).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
-    ASSERT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kRebuilding);
+    ASSERT_TRUE(test.Flush().ok());
+    ASSERT_TRUE(test.Fail(0).ok());
+    ASSERT_TRUE(test.ReplaceByItself(0).ok());
+    ASSERT_EQ(test.State(0), DeviceState::kRebuilding);
   }
 
-  TestArray test{SlowShape(4, 1)};
+  SmallArray test{SlowShape(4, 1)};
   VolumeId volume = test.CreateVolume("v", 2 << 20);
   Random random{3};
   std::vector<std::byte> data = RandomBytes(random, 2 << 20);
@@ -437,8 +428,8 @@ class Rebuilding : public ::testing::Test {
 // Until it is rebuilt, a replacement counts among the m.
 TEST_F(Rebuilding, CountsAsLostUntilItIsRebuilt) {
   EXPECT_EQ(test.array->GetStatus().further_ssd_losses_survived, 0U);
-  EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(1, "by hand")).ok());
-  EXPECT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
+  EXPECT_FALSE(test.Fail(1).ok());
+  EXPECT_TRUE(test.Fail(0).ok());
   EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
   test.Kill();
 }
@@ -465,11 +456,11 @@ TEST_F(Rebuilding, IsNoReasonToGiveUpAnother) {
   test.faulty(1).Clear();
   test.Open();
   ASSERT_NE(test.array, nullptr);
-  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+  for (int i = 0; i < 200 && test.State(0) != DeviceState::kOk; ++i) {
     test.Sleep(200'000);
   }
-  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
-  EXPECT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test.State(0), DeviceState::kOk);
+  EXPECT_EQ(test.State(1), DeviceState::kOk);
   EXPECT_EQ(test.Read(volume, 16 * kChunk, data.size() - 16 * kChunk) ==
                 std::vector<std::byte>(data.begin() + 16 * kChunk, data.end()),
             true);
@@ -500,11 +491,11 @@ TEST_F(Rebuilding, IsNoReasonToGoOnWithoutOneThatIsAway) {
   // It is back, and nothing has gone on without it.
   test.Open();
   ASSERT_NE(test.array, nullptr);
-  EXPECT_EQ(test.array->GetStatus().devices[1].state, DeviceState::kOk);
-  for (int i = 0; i < 200 && test.array->GetStatus().devices[0].state != DeviceState::kOk; ++i) {
+  EXPECT_EQ(test.State(1), DeviceState::kOk);
+  for (int i = 0; i < 200 && test.State(0) != DeviceState::kOk; ++i) {
     test.Sleep(200'000);
   }
-  EXPECT_EQ(test.array->GetStatus().devices[0].state, DeviceState::kOk);
+  EXPECT_EQ(test.State(0), DeviceState::kOk);
   EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
 }
 
@@ -550,7 +541,7 @@ TEST(Replacement, IsRebuiltInLargeRequests) {
   shape.ssd_bytes = uint64_t{32} << 20;
   // For the first tenth of a second the replacing itself counts as work of others.
   shape.ssd_delays = {.read_us = 2000, .write_us = 2000, .flush_us = 2000};
-  TestArray test(shape);
+  SmallArray test(shape);
   const VolumeId volume = test.CreateVolume("v", kStripes * kData * kChunk);
   Random random(3);
   const uint64_t piece = 64 * kData * kChunk;
@@ -568,9 +559,9 @@ TEST(Replacement, IsRebuiltInLargeRequests) {
   };
   const uint64_t before = reads();
   MemoryDevice fresh("fresh", shape.ssd_bytes);
-  ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(3, fresh)).ok());
+  ASSERT_TRUE(test.Replace(3, fresh).ok());
   test.Sleep(5'000'000);
-  EXPECT_EQ(test.array->GetStatus().devices[3].state, DeviceState::kOk);
+  EXPECT_EQ(test.State(3), DeviceState::kOk);
   EXPECT_LE(reads() - before, 4 * kStripes * kData * kChunk >> 20);  // of 256 KiB, on average
   ASSERT_TRUE(test.Close().ok());                                    // before the replacement goes
 }
@@ -578,13 +569,13 @@ TEST(Replacement, IsRebuiltInLargeRequests) {
 // No space below a replacement stops the array; nobody waits for what was never submitted.
 TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
   for (uint64_t nth = 1; nth < 60; nth += 3) {
-    TestArray test(SlowShape(4, 1));
+    SmallArray test(SlowShape(4, 1));
     const VolumeId volume = test.CreateVolume("v", 1 << 20);
     Random random(3);
     const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
     ASSERT_TRUE(test.Write(volume, 0, data).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(0, "by hand")).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->ReplaceDevice(0, *test.Devices()[0])).ok());
+    ASSERT_TRUE(test.Fail(0).ok());
+    ASSERT_TRUE(test.ReplaceByItself(0).ok());
     Fault full;
     full.kinds = MaskOf(RequestKind::kWrite);
     full.nth = nth;
@@ -593,7 +584,7 @@ TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
     static_cast<void>(test.Write(volume, 0, data));
     test.Sleep(2'000'000);
     static_cast<void>(test.Write(volume, 0, data));
-    static_cast<void>(RunTask(test.loop, test.array->FlushAll()));
+    static_cast<void>(test.Flush());
     static_cast<void>(RunTask(test.loop, test.array->Close()));
     test.Kill();
   }
@@ -602,12 +593,12 @@ TEST(Replacement, WithoutSpaceBelowStopsTheArrayAndEndsEveryRequest) {
 // More than m in one moment: nothing is written down, and when they are well again, so is the
 // array.
 TEST(Superblocks, TooManyAtOnceMayComeBack) {
-  TestArray test(SmallShape(kSsdCount, kParity));
+  SmallArray test(SmallShape(kSsdCount, kParity));
   const VolumeId volume = test.CreateVolume("v", kSize);
   Random random(5);
   const std::vector<std::byte> data = RandomBytes(random, 4 * kStripe);
   ASSERT_TRUE(test.Write(volume, 0, data).ok());
-  ASSERT_TRUE(RunTask(test.loop, test.array->FlushAll()).ok());
+  ASSERT_TRUE(test.Flush().ok());
   for (uint32_t device = 0; device < kParity + 1; ++device) {
     Fault fault;
     fault.kinds = MaskOf(RequestKind::kWrite);
@@ -631,7 +622,7 @@ TEST(Superblocks, TooManyAtOnceMayComeBack) {
 TEST(Superblocks, ADamagedCopyIsNoReasonToRefuse) {
   for (const uint64_t copy : kSuperblockCopyOffset) {
     for (uint32_t device = 0; device < 5; ++device) {
-      TestArray test(SlowShape(4, 1));
+      SmallArray test(SlowShape(4, 1));
       const VolumeId volume = test.CreateVolume("v", 1 << 20);
       Random random(3);
       const std::vector<std::byte> data = RandomBytes(random, 64 * kChunk);
@@ -645,7 +636,7 @@ TEST(Superblocks, ADamagedCopyIsNoReasonToRefuse) {
       test.Open();
       ASSERT_TRUE(test.array != nullptr);
       EXPECT_EQ(test.Read(volume, 0, data.size()) == data, true);
-      const DeviceState state = test.array->GetStatus().devices[device].state;
+      const DeviceState state = test.State(device);
       EXPECT_TRUE(state == DeviceState::kOk || state == DeviceState::kMissing);
     }
   }

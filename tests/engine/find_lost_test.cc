@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "eplog/report.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -19,11 +19,7 @@ constexpr uint64_t kSize = 100 * kStripe;
 constexpr uint32_t kLog = 4;  // of 3+1
 
 ArrayShape Shape() {
-  ArrayShape shape;
-  shape.n = 4;
-  shape.m = 1;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
+  ArrayShape shape = SmallShape(4, 1);
   shape.ssd_delays = kSsdDelays;
   shape.log_delays = kLogDelays;
   return shape;
@@ -61,7 +57,7 @@ class FindLost : public ::testing::Test {
     return RunTask(test_.loop, Array::Open(test_.loop, devices, options));
   }
 
-  TestArray test_;
+  SmallArray test_;
   VolumeId volume_ = test_.CreateVolume("v", kSize);
   Random random_{5};
 };
@@ -72,14 +68,13 @@ class LogThatJoined : public FindLost {
   LogThatJoined() : FindLost(Shape()) {}
   void SetUp() override {
     ASSERT_TRUE(test_.Write(volume_, 0, RandomBytes(random_, kSize)).ok());
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
     Pend();
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(kLog, "by hand")).ok());
-    std::ranges::fill(test_.memory(kLog).bytes(), std::byte{0});
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(kLog, *test_.Devices()[kLog])).ok());
-    ASSERT_EQ(test_.array->GetStatus().devices[kLog].state, DeviceState::kRebuilding);
+    ASSERT_TRUE(test_.Flush().ok());
+    ASSERT_TRUE(test_.Checkpoint().ok());
+    ASSERT_TRUE(test_.Fail(kLog).ok());
+    ASSERT_TRUE(test_.ReplaceByItselfBlank(kLog).ok());
+    ASSERT_EQ(test_.State(kLog), DeviceState::kRebuilding);
   }
   virtual void Pend() { Update(0, 60); }
   void Update(uint64_t from, uint64_t to) {
@@ -92,7 +87,7 @@ class LogThatJoined : public FindLost {
 
 TEST_F(LogThatJoined, AnSsdIsLostWhileTheArrayRuns) {
   Update(60, 70);  // of these the new log device has its part
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   Fault dead;
   dead.kinds =
       MaskOf(RequestKind::kRead) | MaskOf(RequestKind::kWrite) | MaskOf(RequestKind::kFlush);
@@ -190,8 +185,8 @@ TEST_F(SsdThatFailed, WhatItLacksIsNamed) {
     const uint64_t at = random_.Below(kSize / kChunk) * kChunk;
     ASSERT_TRUE(test_.Write(volume_, at, RandomBytes(random_, kChunk)).ok());
   }
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
-  ASSERT_EQ(test_.array->GetStatus().devices[1].state, DeviceState::kFailed);
+  ASSERT_TRUE(test_.Flush().ok());
+  ASSERT_EQ(test_.State(1), DeviceState::kFailed);
   ASSERT_TRUE(test_.Close().ok());
   test_.faulty(1).Clear();
   auto opened = OpenByForceWithout(2);
@@ -206,20 +201,20 @@ class SsdThatReturned : public SsdThatFailed {
  protected:
   void SetUp() override {
     ASSERT_TRUE(test_.Write(volume_, 0, RandomBytes(random_, kSize)).ok());
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
     for (uint64_t i = 0; i < 60; ++i) {
       const uint64_t at = random_.Below(kSize / kChunk) * kChunk;
       pending_.insert(at);
       ASSERT_TRUE(test_.Write(volume_, at, RandomBytes(random_, kChunk)).ok());
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
     test_.Kill();
     Open({test_.Devices()[0], test_.Devices()[2], test_.Devices()[3], test_.Devices()[kLog]});
     test_.Kill();
     const auto slots = test_.memory(1).bytes().subspan(test_.SlotsOffsetBytes());
     std::ranges::fill(slots, std::byte{0x5A});
     Open(test_.Devices());
-    ASSERT_EQ(test_.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+    ASSERT_EQ(test_.State(1), DeviceState::kRebuilding);
   }
   void Open(const std::vector<Device*>& devices) {
     OpenOptions options;
@@ -258,16 +253,16 @@ TEST_F(SsdThatReturned, WhatItLacksOfTheNewestIsNamedWhenAnotherFails) {
 // promised another.
 TEST(FurtherLosses, AreThoseAfterWhichTheArrayGoesOn) {
   for (uint32_t log = 0; log < 2; ++log) {
-    TestArray test(Shape());
+    SmallArray test(Shape());
     const VolumeId volume = test.CreateVolume("v", kSize);
     Random random(5);
     ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random, kSize)).ok());
-    ASSERT_TRUE(RunTask(test.loop, test.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test.Commit().ok());
     EXPECT_EQ(test.array->GetStatus().further_log_losses_survived, 1U);
-    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(log == 0 ? 0 : kLog, "by hand")).ok());
+    ASSERT_TRUE(test.Fail(log == 0 ? 0 : kLog).ok());
     EXPECT_EQ(test.array->GetStatus().further_ssd_losses_survived, 0U);
     EXPECT_EQ(test.array->GetStatus().further_log_losses_survived, 0U);
-    EXPECT_FALSE(RunTask(test.loop, test.array->FailDevice(log == 0 ? kLog : 0, "by hand")).ok());
+    EXPECT_FALSE(test.Fail(log == 0 ? kLog : 0).ok());
   }
 }
 

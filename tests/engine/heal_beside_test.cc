@@ -12,7 +12,7 @@
 
 #include "layout/geometry.h"
 #include "runtime/task_group.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -47,7 +47,7 @@ class HealBeside : public ::testing::TestWithParam<HealCase> {
     shape.log_delays = kLogDelays;
     shape.buffers.device_chunks = c.buffer_chunks;
     shape.max_corrupt_chunks = UINT32_MAX;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     const uint64_t capacity = test_->array->GetStatus().capacity_bytes;
     const uint64_t extent =
         capacity - test_->array->GetStatus().free_bytes == 0 ? ExtentBytes() : 0;
@@ -193,8 +193,8 @@ class HealBeside : public ::testing::TestWithParam<HealCase> {
       const std::vector<std::byte> data(kChunk, std::byte{0});
       EXPECT_TRUE(test_->Write(volume_, 0, data).ok());
       model_[0] = 0;
-      EXPECT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
-      EXPECT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+      EXPECT_TRUE(test_->Commit().ok());
+      EXPECT_TRUE(test_->Flush().ok());
     }
     return test_->array->GetStatus().slots_used;
   }
@@ -202,7 +202,7 @@ class HealBeside : public ::testing::TestWithParam<HealCase> {
   static constexpr uint64_t kWriters = 6;
   static constexpr uint64_t kWrites = 400;
 
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   uint64_t size_ = 0;
   uint64_t coming_size_ = 0;
@@ -224,9 +224,9 @@ TEST_P(HealBeside, NothingIsLostAndNoSlotLeaks) {
   EXPECT_GT(healed_, 20U);
   EXPECT_GT(ssds_healed_, 1U);
   ExpectContent();
-  const auto scrubbed = RunTask(test_->loop, test_->array->Scrub(true, Progress()));
+  const auto scrubbed = test_->Scrub(true);
   ASSERT_TRUE(scrubbed.ok());
-  const auto clean = RunTask(test_->loop, test_->array->Scrub(false, Progress()));
+  const auto clean = test_->Scrub(false);
   ASSERT_TRUE(clean.ok());
   EXPECT_EQ(clean->problems_found, 0U) << clean->findings.front().Text();
   const uint64_t before = SlotsAtRest();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/task_group.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -22,23 +22,19 @@ constexpr uint64_t kSize = 40 * kStripe;
 class Heal : public ::testing::Test {
  protected:
   void SetUp() override {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsdCount, kParity);
     shape.on_event = [this](const ArrayEvent& event) { events_.push_back(event); };
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", kSize);
     model_.assign(kSize, std::byte{0});
     Write(0, 20 * kStripe);  // rows
     Write(3 * kStripe, kChunk);
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Commit().ok());
     for (uint64_t i = 0; i < 12; ++i) {  // pending, some of them superseded
       Write((i % 8) * kStripe + i % 4 * kChunk, 2 * kChunk);
     }
     Write(30 * kStripe + 500, 2 * kStripe);
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+    ASSERT_TRUE(test_->Flush().ok());
   }
   void Write(uint64_t offset, uint64_t length) {
     const std::vector<std::byte> data = RandomBytes(random_, length);
@@ -62,7 +58,7 @@ class Heal : public ::testing::Test {
     ASSERT_TRUE(test_->Close().ok());
     test_->shape().max_corrupt_chunks = chunks;
     test_->Open();
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Commit().ok());
   }
   // Some slots of a device, from the first on.
   void RotSlots(uint32_t device, uint64_t first, uint64_t count) {
@@ -72,7 +68,7 @@ class Heal : public ::testing::Test {
     }
   }
   CheckReport Scrub(bool heal) {
-    auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
+    auto report = test_->Scrub(heal);
     EXPECT_TRUE(report.ok()) << report.error().ToString();
     return report.ok() ? *report : CheckReport();
   }
@@ -124,7 +120,7 @@ class Heal : public ::testing::Test {
 
   Random random_{11};
   std::vector<ArrayEvent> events_;
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> model_;
 };
@@ -266,7 +262,7 @@ TEST_F(Heal, OneBadSectorFailsNoDevice) {
     ExpectContent("with a bad sector");
   }
   test_->Sleep(3'000'000);
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(1), DeviceState::kOk);
 }
 
 // What a scrub has not come to yet may be decoded only with the device that was wrong so often.
@@ -282,11 +278,11 @@ TEST_F(Heal, NobodyIsFailedByCountWhileAScrubStillFindsOthersWrong) {
   EXPECT_EQ(found.lost, 0U);
   EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
   ExpectContent("healed");
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(1), DeviceState::kOk);
   // The next one finds that device wrong and no other: then it is.
   RotSlots(1, 0, 40);
   EXPECT_EQ(Scrub(true).lost, 0U);
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
+  EXPECT_EQ(test_->State(1), DeviceState::kFailed);
   ExpectContent("without it");
 }
 
@@ -299,7 +295,7 @@ TEST_F(Heal, NobodyIsFailedByCountWhileOthersWaitForTheirTurn) {
   ExpectContent("decoded");
   test_->Sleep(3'000'000);
   EXPECT_EQ(Events(EventKind::kCorruptionLost), 0U);
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(1), DeviceState::kOk);
   ExpectContent("healed");
 }
 
@@ -342,7 +338,7 @@ TEST_F(Heal, NobodyIsFailedByCountByAScrubThatIsCutShort) {
   ASSERT_TRUE(RunTask(test_->loop, ScrubUntilClosed()).ok());
   test_->array.reset();
   test_->Open();
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(1), DeviceState::kOk);
   ExpectContent("opened again");
 }
 
@@ -357,15 +353,15 @@ TEST_F(Heal, NobodyIsFailedByCountWhereOthersAreWrongToo) {
   ExpectContent("beside more of it");
   test_->Sleep(1'000'000);
   EXPECT_GE(test_->array->GetStatus().devices[1].corrupt_chunks, 4U);
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(1), DeviceState::kOk);
   EXPECT_EQ(Scrub(true).lost, 0U);
-  EXPECT_EQ(test_->array->GetStatus().devices[1].state, DeviceState::kFailed);
+  EXPECT_EQ(test_->State(1), DeviceState::kFailed);
 }
 
 // What is wrong of the metadata is healed last.
 TEST_F(Heal, NobodyIsFailedByCountBeforeTheMetadataIsHealed) {
   FailByCount(4);
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test_->Checkpoint().ok());
   Superblock newest;
   for (const uint64_t copy : kSuperblockCopyOffset) {
     const auto found =
@@ -389,10 +385,10 @@ TEST_F(Heal, NobodyIsFailedByCountBeforeTheMetadataIsHealed) {
   RotSlots(rotten, 0, 40);
   EXPECT_EQ(Scrub(true).lost, 0U);
   EXPECT_GE(test_->array->GetStatus().devices[rotten].corrupt_chunks, 4U);
-  EXPECT_EQ(test_->array->GetStatus().devices[rotten].state, DeviceState::kOk);
+  EXPECT_EQ(test_->State(rotten), DeviceState::kOk);
   // The next one finds nothing wrong any more.
   EXPECT_EQ(Scrub(true).problems_found, 0U);
-  EXPECT_EQ(test_->array->GetStatus().devices[rotten].state, DeviceState::kFailed);
+  EXPECT_EQ(test_->State(rotten), DeviceState::kFailed);
   ExpectContent("without it");
 }
 
@@ -404,7 +400,7 @@ TEST_F(Heal, ALogThatJoinedIsNotBlamedForWhatWasLoggedBefore) {
   for (uint64_t stripe = 0; stripe < kMany; ++stripe) {
     ASSERT_TRUE(test_->Write(other, stripe * kStripe + stripe % 4 * kChunk, chunk).ok());
   }
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
+  ASSERT_TRUE(test_->Flush().ok());
   const uint64_t decoded = test_->hooks().decoded_chunks;
   // At once: what is pending is committed when a log device is lost.
   const auto lose_and_read = [&]() -> Task<Status> {
@@ -436,7 +432,7 @@ TEST_F(Heal, ALogThatJoinedIsNotBlamedForWhatWasLoggedBefore) {
 // Nor an SSD for the checkpoint that the one before it had.
 TEST_F(Heal, AnSsdThatJoinedIsNotBlamedForTheCheckpointBefore) {
   for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+    ASSERT_TRUE(test_->Checkpoint().ok());
     CheckReport report;
     const auto replace_and_scrub = [&]() -> Task<Status> {
       Task<Status> fail = test_->array->FailDevice(ssd, "by hand");
@@ -453,7 +449,7 @@ TEST_F(Heal, AnSsdThatJoinedIsNotBlamedForTheCheckpointBefore) {
     EXPECT_EQ(report.problems_found, 0U) << ssd;
     EXPECT_EQ(test_->array->GetStatus().devices[ssd].corrupt_chunks, 0U) << ssd;
     test_->Sleep(30'000'000);
-    ASSERT_EQ(test_->array->GetStatus().devices[ssd].state, DeviceState::kOk);
+    ASSERT_EQ(test_->State(ssd), DeviceState::kOk);
   }
 }
 
@@ -463,13 +459,11 @@ TEST_F(Heal, NobodyIsFailedByCountWhereALogThatJoinedIsWrong) {
   FailByCount(4);
   test_->array->SetRebuildPace({.bytes_per_second = 1});
   for (const uint32_t device : {0U, kSsdCount}) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(device, "by hand")).ok());
-    std::ranges::fill(test_->memory(device).bytes(), std::byte{0});
-    ASSERT_TRUE(
-        RunTask(test_->loop, test_->array->ReplaceDevice(device, *test_->Devices()[device])).ok());
+    ASSERT_TRUE(test_->Fail(device).ok());
+    ASSERT_TRUE(test_->ReplaceByItselfBlank(device).ok());
   }
   Write(20 * kStripe, 2 * kChunk);
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test_->Checkpoint().ok());
   Rot(kSsdCount);
   // One chunk cannot be read once, and is decoded from the log.
   for (const uint32_t device : {1U, 2U, 3U, 4U, 5U}) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "format/superblock.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -24,31 +24,22 @@ constexpr uint64_t kStripe = (kSsdCount - kParity) * kChunk;
 class Joined : public ::testing::Test {
  protected:
   void SetUp() override {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(SmallShape(kSsdCount, kParity));
     const VolumeId volume = test_->CreateVolume("v", 40 * kStripe);
     const std::vector<std::byte> data = RandomBytes(random_, 20 * kStripe);
     ASSERT_TRUE(test_->Write(volume, 0, data).ok());
   }
-  void WriteCheckpoint() {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kFull)).ok());
-  }
+  void WriteCheckpoint() { ASSERT_TRUE(test_->Checkpoint().ok()); }
   // It has joined, and stays so.
   void Replace(uint32_t ssd) {
     test_->array->SetRebuildPace({.bytes_per_second = 1});
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(ssd, "by hand")).ok());
-    std::ranges::fill(test_->memory(ssd).bytes(), std::byte{0});
-    ASSERT_TRUE(
-        RunTask(test_->loop, test_->array->ReplaceDevice(ssd, *test_->Devices()[ssd])).ok());
+    ASSERT_TRUE(test_->Fail(ssd).ok());
+    ASSERT_TRUE(test_->ReplaceByItselfBlank(ssd).ok());
   }
   void Finish(uint32_t ssd) {
     test_->array->SetRebuildPace({});
     test_->Sleep(60'000'000);
-    ASSERT_EQ(test_->array->GetStatus().devices[ssd].state, DeviceState::kOk);
+    ASSERT_EQ(test_->State(ssd), DeviceState::kOk);
   }
   void RotCheckpoints(uint32_t ssd) {
     const auto bytes = test_->memory(ssd).bytes();
@@ -59,13 +50,13 @@ class Joined : public ::testing::Test {
                       std::byte{0x5a});
   }
   uint64_t Problems(bool heal) {
-    const auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
+    const auto report = test_->Scrub(heal);
     EXPECT_TRUE(report.ok());
     return report.ok() ? report->problems_found : 0;
   }
 
   Random random_{5};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
 };
 
 TEST_F(Joined, AnOpeningBlamesItNotForTheCheckpointBefore) {
@@ -89,7 +80,7 @@ TEST_F(Joined, PagesThatItWasGivenAreLookedAt) {
   for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
     Replace(ssd);
     WriteCheckpoint();
-    ASSERT_EQ(test_->array->GetStatus().devices[ssd].state, DeviceState::kRebuilding);
+    ASSERT_EQ(test_->State(ssd), DeviceState::kRebuilding);
     ASSERT_EQ(Problems(false), 0U);
     RotCheckpoints(ssd);
     const bool wrong = Problems(true) != 0;
@@ -203,7 +194,7 @@ class BackWithItsLog : public ::testing::TestWithParam<uint32_t> {
     shape.ssd_bytes = uint64_t{2} << 20;
     shape.log_bytes = uint64_t{2} << 20;
     shape.auto_commit = false;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", 12 * kChunk);
     content_ = RandomBytes(random_, (kData - 1) * kChunk);
     const uint64_t elsewhere = uint64_t{2} * kData * kChunk;  // is scrubbed before it
@@ -232,13 +223,8 @@ class BackWithItsLog : public ::testing::TestWithParam<uint32_t> {
     ADD_FAILURE() << "nobody holds chunk " << chunk;
     return {0, test_->memory(0).bytes().first(kChunk)};
   }
-  void TakeOut(uint32_t log) {
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(log, "by hand")).ok());
-  }
-  void PutBack(uint32_t log) {
-    ASSERT_TRUE(
-        RunTask(test_->loop, test_->array->ReplaceDevice(log, *test_->Devices()[log])).ok());
-  }
+  void TakeOut(uint32_t log) { ASSERT_TRUE(test_->Fail(log).ok()); }
+  void PutBack(uint32_t log) { ASSERT_TRUE(test_->ReplaceByItself(log).ok()); }
   [[nodiscard]] bool IsBack() const {
     const ArrayStatus status = test_->array->GetStatus();
     return std::ranges::all_of(status.devices, [](const DeviceStatus& device) {
@@ -321,7 +307,7 @@ class BackWithItsLog : public ::testing::TestWithParam<uint32_t> {
 
  private:
   Random random_{6};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> content_;
   uint32_t member_ = 0;

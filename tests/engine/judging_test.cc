@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -24,14 +24,7 @@ constexpr uint32_t kLimit = 6;
 
 class Judging : public ::testing::Test {
  protected:
-  static ArrayShape Shape() {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
-    return shape;
-  }
+  static ArrayShape Shape() { return SmallShape(kSsdCount, kParity); }
   void SetUp() override {
     content_ = RandomBytes(random_, kRows * kStripe);
     ASSERT_TRUE(test_.Write(volume_, 0, content_).ok());
@@ -104,7 +97,7 @@ class Judging : public ::testing::Test {
     return found;
   }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kRows* kStripe);
   Random random_{7};
   std::vector<std::byte> content_;
@@ -173,7 +166,7 @@ TEST_F(Judging, OneOtherThatWasWrongProtectsNobody) {
 // Nor while one is away: without this one, too, nothing more could be lost.
 TEST_F(Judging, NobodyWhileAnotherIsMissing) {
   Open(0, kLimit);
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(3, "by hand")).ok());
+  ASSERT_TRUE(test_.Fail(3).ok());
   for (uint32_t i = 0; i < 2 * kLimit; ++i) {
     Rot(ChunksOn(1)[i]);
     Read(ChunksOn(1)[i]);
@@ -188,9 +181,9 @@ TEST_F(Judging, AScrubThatHealsJudgesAtItsEnd) {
   for (uint32_t i = 0; i < kLimit; ++i) {
     Rot(ChunksOn(1)[i]);
   }
-  ASSERT_EQ(RunTask(test_.loop, test_.array->Scrub(false, Progress()))->problems_found, kLimit);
+  ASSERT_EQ(test_.Scrub(false)->problems_found, kLimit);
   EXPECT_EQ(Device(1).state, DeviceState::kOk) << "nothing was healed, so nothing is known of it";
-  const auto report = RunTask(test_.loop, test_.array->Scrub(true, Progress()));
+  const auto report = test_.Scrub(true);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->healed, kLimit);
   EXPECT_EQ(Device(1).state, DeviceState::kFailed);
@@ -224,7 +217,7 @@ TEST_F(Judging, APendingChunkIsHealedAndToldByItself) {
   const std::vector<std::byte> update = RandomBytes(random_, kChunk);
   constexpr uint64_t kAt = 5 * kStripe + kChunk;
   ASSERT_TRUE(test_.Write(volume_, kAt, update).ok());
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   const auto place = [&]() -> std::byte* {
     for (uint32_t ssd = 0; ssd < kSsdCount; ++ssd) {
       const auto bytes = test_.memory(ssd).bytes();
@@ -257,7 +250,7 @@ TEST_F(Judging, AStripeIsHealedAsOftenAsItIsWrong) {
     Read(8 * kData + i);
     EXPECT_EQ(Events(EventKind::kCorruptionHealed).size(), i + 1);
   }
-  EXPECT_EQ(RunTask(test_.loop, test_.array->Scrub(false, Progress()))->problems_found, 0U);
+  EXPECT_EQ(test_.Scrub(false)->problems_found, 0U);
 }
 
 // A member and every log chunk: no read gets it, and the scrub says which it is.
@@ -266,7 +259,7 @@ TEST_F(Judging, APendingChunkThatIsLostIsToldOnceAndCounted) {
   const std::vector<std::byte> update = RandomBytes(random_, kChunk);
   constexpr uint64_t kAt = 5 * kStripe + kChunk;
   ASSERT_TRUE(test_.Write(volume_, kAt, update).ok());
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   const auto log = test_.memory(kSsdCount).bytes();  // of one member, the first is a copy
   const auto copy = std::search(log.begin(), log.end(), update.begin(), update.end());
   ASSERT_NE(copy, log.end());
@@ -290,7 +283,7 @@ TEST_F(Judging, APendingChunkThatIsLostIsToldOnceAndCounted) {
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].volume, "v");
   EXPECT_EQ(lost[0].offset_bytes, kAt);
-  const auto report = RunTask(test_.loop, test_.array->Scrub(false, Progress()));
+  const auto report = test_.Scrub(false);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->problems_found, 1U + kParity);
   EXPECT_EQ(report->lost, 1U);
@@ -305,13 +298,13 @@ TEST_F(Judging, AScrubThatWentOnWhereAnotherStoppedJudgesNobody) {
   for (uint32_t i = 0; i < 2 * kLimit; ++i) {
     Rot(chunks[chunks.size() - 1 - i]);
   }
-  auto report = RunTask(test_.loop, test_.array->Scrub(true, Progress()));
+  auto report = test_.Scrub(true);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->first_stripe, 4U);
   EXPECT_EQ(report->healed, 2 * kLimit);
   EXPECT_EQ(Device(1).state, DeviceState::kOk);
   mark_.reset();
-  report = RunTask(test_.loop, test_.array->Scrub(true, Progress()));
+  report = test_.Scrub(true);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->problems_found, 0U);
   EXPECT_EQ(Device(1).state, DeviceState::kFailed) << "nothing is wrong of any other";
@@ -333,7 +326,7 @@ TEST_F(Judging, ASecondScrubIsRefusedWhileOneIsAtWork) {
   test_.Sleep(15'000);
   ASSERT_FALSE(first);
   for (const bool heal : {false, true}) {
-    const auto second = RunTask(test_.loop, test_.array->Scrub(heal, Progress()));
+    const auto second = test_.Scrub(heal);
     ASSERT_FALSE(second.ok());
     EXPECT_EQ(second.error().code, ErrorCode::kBusy);
   }
@@ -341,7 +334,7 @@ TEST_F(Judging, ASecondScrubIsRefusedWhileOneIsAtWork) {
   test_.Sleep(10'000'000);
   ASSERT_TRUE(first && first->ok());
   EXPECT_EQ((*first)->healed, 1U);
-  const auto after = RunTask(test_.loop, test_.array->Scrub(true, Progress()));
+  const auto after = test_.Scrub(true);
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(after->problems_found, 0U);
   const std::vector<ArrayEvent> finished = Events(EventKind::kScrubFinished);

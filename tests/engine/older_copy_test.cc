@@ -10,7 +10,7 @@
 
 #include "eplog/examine.h"
 #include "format/superblock.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -50,7 +50,7 @@ class OlderCopy : public ::testing::Test {
     shape.log_bytes = uint64_t{2} << 20;
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", kSize);
     model_.assign(kSize, std::byte{0});
     Write(0, 40 * kStripe);
@@ -67,7 +67,7 @@ class OlderCopy : public ::testing::Test {
     }
     Flush();
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
+  void Flush() { ASSERT_TRUE(test_->Flush().ok()); }
   void Checkpoint() {
     ASSERT_TRUE(RunTask(test_->loop, test_->array->Checkpoint(CheckpointKind::kAuto)).ok());
   }
@@ -153,7 +153,7 @@ class OlderCopy : public ::testing::Test {
   }
 
   Random random_{23};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> model_;
   uint64_t lives_ = 0;
@@ -356,7 +356,7 @@ TEST_F(OlderCopy, ANewerLogDeviceJoinsThoseThatWentBack) {
   EXPECT_FALSE(Open(false).ok()) << "nobody goes back unasked";
   ASSERT_NO_FATAL_FAILURE(Adopt(Open(false, false, {6})));
   Update(3);
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(6, *test_->Devices()[6])).ok());
+  ASSERT_TRUE(test_->ReplaceByItself(6).ok());
   for (int i = 0; i < 3; ++i) {
     Update(3);
     if (i == 1) {

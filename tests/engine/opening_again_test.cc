@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -19,11 +19,7 @@ constexpr uint64_t kSize = 200 * 4 * kChunk;
 class OpeningAgain : public ::testing::Test {
  protected:
   static ArrayShape Shape() {
-    ArrayShape shape;
-    shape.n = kSsds;
-    shape.m = 2;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsds, 2);
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
     return shape;
@@ -34,7 +30,7 @@ class OpeningAgain : public ::testing::Test {
     const Status written = test_.Write(volume_, offset, data);
     ASSERT_TRUE(written.ok()) << written.error().ToString();
     std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
   }
   void Open(const std::set<uint32_t>& without = {}, bool take_back = true, bool read_only = false) {
     events_.clear();
@@ -62,7 +58,7 @@ class OpeningAgain : public ::testing::Test {
     Write(3 * kChunk, 100);
     ASSERT_TRUE(test_.Close().ok());
   }
-  DeviceState State(uint32_t device) { return test_.array->GetStatus().devices[device].state; }
+  DeviceState State(uint32_t device) { return test_.State(device); }
   std::vector<std::string> Texts(EventKind kind, const std::string& device) const {
     std::vector<std::string> texts;
     for (const ArrayEvent& event : events_) {
@@ -90,7 +86,7 @@ class OpeningAgain : public ::testing::Test {
   uint64_t lives_ = 0;
   Random random_{17};
   std::vector<ArrayEvent> events_;
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kSize);
   std::vector<std::byte> model_ = std::vector<std::byte>(kSize);
 };
@@ -146,9 +142,7 @@ TEST_F(OpeningAgain, WhoIsBackAndFailsAtOnceIsNamedAndLeftOut) {
       if (State(device) != DeviceState::kOk) {
         test_.Sleep(60'000'000);
         if (State(device) != DeviceState::kOk) {
-          ASSERT_TRUE(
-              RunTask(test_.loop, test_.array->ReplaceDevice(device, *test_.Devices()[device]))
-                  .ok());
+          ASSERT_TRUE(test_.ReplaceByItself(device).ok());
           test_.Sleep(60'000'000);
         }
       }

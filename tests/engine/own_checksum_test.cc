@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -26,13 +26,9 @@ std::vector<std::byte> OwnCrcBlock(Random& random) {
 class OwnChecksum : public ::testing::Test {
  protected:
   void Make(uint32_t n, uint32_t m) {
-    ArrayShape shape;
-    shape.n = n;
-    shape.m = m;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(n, m);
     shape.auto_commit = false;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", uint64_t{1} << 20);
   }
   std::vector<std::byte> Write(uint64_t chunk) {
@@ -40,8 +36,8 @@ class OwnChecksum : public ::testing::Test {
     EXPECT_TRUE(test_->Write(volume_, chunk * kChunk, block).ok());
     return block;
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
-  void Commit() { ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok()); }
+  void Flush() { ASSERT_TRUE(test_->Flush().ok()); }
+  void Commit() { ASSERT_TRUE(test_->Commit().ok()); }
   void Replace(uint32_t device) {
     fresh_.push_back(std::make_unique<MemoryDevice>("new", test_->memory(device).size_bytes()));
     const Status joined = RunTask(test_->loop, test_->array->ReplaceDevice(device, *fresh_.back()));
@@ -51,10 +47,10 @@ class OwnChecksum : public ::testing::Test {
     }
     EXPECT_EQ(State(device), DeviceState::kOk);
   }
-  DeviceState State(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+  DeviceState State(uint32_t device) { return test_->State(device); }
 
   Random random_{3};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::unique_ptr<MemoryDevice>> fresh_;
 };
@@ -92,7 +88,7 @@ TEST_P(AbsentVersions, ARebuildBringsTheNewOne) {
     WriteAll();
     Commit();
     WriteAll();
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(ssd, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(ssd).ok());
     Replace(ssd);
     ExpectContent("after the rebuild");
     ASSERT_TRUE(test_->Close().ok());
@@ -106,7 +102,7 @@ TEST_P(AbsentVersions, ACommitWithoutTheSsdTakesTheNewOne) {
   for (uint32_t ssd = 0; ssd < m + 2; ++ssd) {
     SCOPED_TRACE("ssd" + std::to_string(ssd));
     Make(m + 2, m);
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(ssd, "by hand")).ok());
+    ASSERT_TRUE(test_->Fail(ssd).ok());
     WriteAll();
     Commit();
     WriteAll();

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -34,7 +34,7 @@ class RebuildLost : public ::testing::Test {
         lost_.push_back(event);
       }
     };
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", kChunks * kChunk);
     Random random(7);
     content_ = RandomBytes(random, kChunks * kChunk);
@@ -45,7 +45,7 @@ class RebuildLost : public ::testing::Test {
     ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(0, "failed by hand")).ok());
     auto bytes = test_->memory(0).bytes();
     std::fill(bytes.begin(), bytes.end(), std::byte{0});
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->ReplaceDevice(0, *test_->Devices()[0])).ok());
+    ASSERT_TRUE(test_->ReplaceByItself(0).ok());
   }
   // The first chunks of the volume that lie on this SSD.
   void Rot(uint32_t ssd) {
@@ -64,7 +64,7 @@ class RebuildLost : public ::testing::Test {
     ASSERT_EQ(rotten, kRotten);
   }
 
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   Bytes content_;
   std::vector<ArrayEvent> lost_;
@@ -96,8 +96,8 @@ TEST_F(RebuildLost, WhatIsWrittenAnewIsWholeAgain) {
   Random random(8);
   const Bytes anew = RandomBytes(random, content_.size());
   ASSERT_TRUE(test_->Write(volume_, 0, anew).ok());
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+  ASSERT_TRUE(test_->Flush().ok());
+  ASSERT_TRUE(test_->Commit().ok());
   test_->Sleep(60'000'000);
   const ArrayStatus status = test_->array->GetStatus();
   EXPECT_EQ(status.devices[0].state, DeviceState::kOk);
@@ -119,13 +119,13 @@ class RebuildWhileAnotherIsAway : public ::testing::Test {
     shape.m = 2;
     shape.ssd_bytes = uint64_t{2} << 20;
     shape.log_bytes = uint64_t{1} << 20;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     const VolumeId volume = test_->CreateVolume("v", kChunks * kChunk);
     Random random(7);
     content_ = RandomBytes(random, kChunks * kChunk);
     ASSERT_TRUE(test_->Write(volume, 0, content_).ok());
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Flush().ok());
+    ASSERT_TRUE(test_->Commit().ok());
     ASSERT_TRUE(test_->Close().ok());
   }
   void OpenWithout(std::optional<uint32_t> away) {
@@ -158,9 +158,9 @@ class RebuildWhileAnotherIsAway : public ::testing::Test {
     }
     return nullptr;
   }
-  DeviceState StateOf(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+  DeviceState StateOf(uint32_t device) { return test_->State(device); }
 
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   Bytes content_;
   std::vector<ArrayEvent> lost_;
   uint64_t lives_ = 0;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -23,11 +23,7 @@ constexpr uint64_t kRebuilt = kRows * kChunk;  // of each SSD
 class RebuildPaces : public ::testing::Test {
  protected:
   static ArrayShape Shape() {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = 1;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsdCount, 1);
     shape.ssd_delays = {.read_us = 1'000, .write_us = 1'000, .flush_us = 1'000};
     return shape;
   }
@@ -36,23 +32,23 @@ class RebuildPaces : public ::testing::Test {
     for (uint64_t at = 0; at < content_.size(); at += 64 * kStripe) {
       ASSERT_TRUE(test_.Write(volume_, at, std::span(content_).subspan(at, 64 * kStripe)).ok());
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
   }
   void Replace(const RebuildPace& pace) {
     test_.array->SetRebuildPace(pace);
     Replace();
   }
   void Replace() {
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(1, "by hand")).ok());
+    ASSERT_TRUE(test_.Fail(1).ok());
     test_.Sleep(1'000'000);  // nobody else is at work
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(1, *test_.Devices()[1])).ok());
+    ASSERT_TRUE(test_.ReplaceByItself(1).ok());
     ASSERT_EQ(Rebuilt(), 0U);
   }
   uint64_t Rebuilt() {
     const ArrayStatus status = test_.array->GetStatus();
     return status.rebuild_total_bytes - status.rebuild_left_bytes;
   }
-  bool Whole() { return test_.array->GetStatus().devices[1].state == DeviceState::kOk; }
+  bool Whole() { return test_.State(1) == DeviceState::kOk; }
   // How long it takes, while somebody writes, or nobody.
   uint64_t AwaitWhole(bool beside_others) {
     const uint64_t begun = test_.loop.NowUs();
@@ -66,7 +62,7 @@ class RebuildPaces : public ::testing::Test {
     return test_.loop.NowUs() - begun;
   }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kRows* kStripe);
   Random random_{7};
   std::vector<std::byte> content_;
@@ -132,7 +128,7 @@ TEST_F(RebuildPaces, BesideOthersSmallStepsAndRests) {
 
 // A device that is back is read through; what is left of that goes down to nothing.
 TEST_F(RebuildPaces, WhatIsLeftToVerifyGoesDown) {
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+  ASSERT_TRUE(test_.Commit().ok());
   ASSERT_TRUE(test_.Close().ok());
   const auto open = [&](std::vector<Device*> devices) {
     OpenOptions options;
@@ -149,7 +145,7 @@ TEST_F(RebuildPaces, WhatIsLeftToVerifyGoesDown) {
   ASSERT_TRUE(test_.Close().ok());
   open(test_.Devices());
   test_.array->SetRebuildPace({.yields = false, .bytes_per_second = uint64_t{512} << 10});
-  ASSERT_EQ(test_.array->GetStatus().devices[1].state, DeviceState::kRebuilding);
+  ASSERT_EQ(test_.State(1), DeviceState::kRebuilding);
   uint64_t left = test_.array->GetStatus().rebuild_left_bytes;
   EXPECT_LE(left, kRebuilt);
   EXPECT_GE(left, kRebuilt - (uint64_t{2} << 20)) << "what was read before the pace was asked for";
@@ -172,7 +168,7 @@ class StuckRebuild : public RebuildPaces {
 
   void SetUp() override {
     RebuildPaces::SetUp();
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
     uint64_t wrong = 0;
     const auto bytes = test_.memory(2).bytes();
     for (uint64_t chunk = 0; chunk < kRows * kData && wrong < kWrong; ++chunk) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "format/superblock.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -31,7 +31,7 @@ class RecoveryDamage : public ::testing::Test {
     shape.ssd_bytes = uint64_t{2} << 20;
     shape.log_bytes = uint64_t{1} << 20;
     n_ = n;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", kChunks * kChunk);
     model_.assign(kChunks, Bytes(kChunk));
   }
@@ -44,8 +44,8 @@ class RecoveryDamage : public ::testing::Test {
       model_[first + i].assign(from, from + kChunk);
     }
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
-  void Commit() { ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok()); }
+  void Flush() { ASSERT_TRUE(test_->Flush().ok()); }
+  void Commit() { ASSERT_TRUE(test_->Commit().ok()); }
 
   // Everything that the devices have, to begin again from.
   void Keep() {
@@ -119,7 +119,7 @@ class RecoveryDamage : public ::testing::Test {
   Random random_{5};
   uint32_t n_ = 0;
   uint64_t lives_ = 100;
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<Bytes> model_;
   std::vector<Bytes> kept_;

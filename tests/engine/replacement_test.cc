@@ -10,7 +10,7 @@
 
 #include "format/entry.h"
 #include "runtime/task_group.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -44,15 +44,11 @@ class Replacing : public ::testing::Test {
       ASSERT_TRUE(test_.Write(volume_, at, update).ok());
       std::ranges::copy(update, content_.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
     geometry_ = DecodeSuperblock(test_.memory(0).bytes().first(kSuperblockCopyBytes))->geometry;
   }
-  Status Fail(uint32_t device) {
-    return RunTask(test_.loop, test_.array->FailDevice(device, "by hand"));
-  }
-  Status Replace(uint32_t device, Device& by) {
-    return RunTask(test_.loop, test_.array->ReplaceDevice(device, by));
-  }
+  Status Fail(uint32_t device) { return test_.Fail(device); }
+  Status Replace(uint32_t device, Device& by) { return test_.Replace(device, by); }
   DeviceStatus Device_(uint32_t device) { return test_.array->GetStatus().devices[device]; }
   void AwaitOk(uint32_t device) {
     for (int i = 0; i < 200 && Device_(device).state != DeviceState::kOk; ++i) {
@@ -76,7 +72,7 @@ class Replacing : public ::testing::Test {
 
   std::vector<ArrayEvent> events_;
   std::vector<std::unique_ptr<MemoryDevice>> kept_;  // longer than the array
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kSize);
   Random random_{7};
   std::vector<std::byte> content_;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "format/superblock.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -23,15 +23,11 @@ constexpr uint32_t kAway = 2;
 class Returning : public ::testing::Test {
  protected:
   void SetUp() override {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsdCount, kParity);
     shape.reserve_percent = reserve_percent_;
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
-    test_ = std::make_unique<TestArray>(shape);
+    test_ = std::make_unique<SmallArray>(shape);
     volume_ = test_->CreateVolume("v", kSize);
     model_.assign(kSize, std::byte{0});
     Write(0, 250 * kStripe);
@@ -46,7 +42,7 @@ class Returning : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << written.error().ToString();
     std::copy(data.begin(), data.end(), model_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok()); }
+  void Flush() { ASSERT_TRUE(test_->Flush().ok()); }
   void Open(const std::set<uint32_t>& without = {}) {
     std::vector<Device*> devices;
     for (uint32_t i = 0; i < kDevices; ++i) {
@@ -73,12 +69,12 @@ class Returning : public ::testing::Test {
         RunTask(test_->loop, test_->array->Trim(volume_, 60 * kStripe, kStripe, TrimMode::kZero))
             .ok());
     std::fill_n(model_.begin() + 60 * kStripe, kStripe, std::byte{0});
-    ASSERT_TRUE(RunTask(test_->loop, test_->array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_->Commit().ok());
     Write(50 * kStripe + kChunk, kChunk);
     Flush();
     test_->Kill();
   }
-  DeviceState State(uint32_t device) { return test_->array->GetStatus().devices[device].state; }
+  DeviceState State(uint32_t device) { return test_->State(device); }
   void AwaitOk(uint32_t device) {
     for (int i = 0; i < 200 && State(device) != DeviceState::kOk; ++i) {
       test_->Sleep(100'000);
@@ -92,7 +88,7 @@ class Returning : public ::testing::Test {
     ASSERT_TRUE(report.ok());
     EXPECT_EQ(report->problems_found, 0U) << report->findings.front().Text();
     for (const uint32_t other : {0U, 4U}) {
-      const Status failed = RunTask(test_->loop, test_->array->FailDevice(other, "by hand"));
+      const Status failed = test_->Fail(other);
       ASSERT_TRUE(failed.ok()) << failed.error().ToString();
     }
     EXPECT_TRUE(test_->Read(volume_, 0, kSize) == model_);
@@ -101,7 +97,7 @@ class Returning : public ::testing::Test {
 
   uint32_t reserve_percent_ = 10;
   Random random_{17};
-  std::unique_ptr<TestArray> test_;
+  std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
   std::vector<std::byte> model_;
   uint64_t lives_ = 0;
@@ -179,7 +175,7 @@ TEST_F(Returning, ACrashMeanwhileBeginsAnew) {
 }
 
 TEST_F(Returning, NotWhoWasTakenOutByDecision) {
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kAway, "by hand")).ok());
+  ASSERT_TRUE(test_->Fail(kAway).ok());
   Write(5 * kStripe, kChunk);
   Flush();
   for (int life = 0; life < 2; ++life) {
@@ -234,8 +230,7 @@ TEST_F(Returning, NotIfItFailsAtOnce) {
     Open();
     if (State(kAway) == DeviceState::kFailed) {
       ++stayed_out;
-      ASSERT_TRUE(
-          RunTask(test_->loop, test_->array->ReplaceDevice(kAway, *test_->Devices()[kAway])).ok());
+      ASSERT_TRUE(test_->ReplaceByItself(kAway).ok());
     }
     AwaitOk(kAway);
     ExpectItHasEverything();

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -36,7 +36,7 @@ class ScrubBeside : public ::testing::Test {
     for (uint64_t row = 0; row < rows; row += 64) {
       ASSERT_TRUE(test_.Write(volume_, row * kStripe, RandomBytes(random_, 64 * kStripe)).ok());
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
     test_.Sleep(1'000'000);
   }
   Task<void> Scrub(bool heal) {
@@ -57,7 +57,7 @@ class ScrubBeside : public ::testing::Test {
     return ended_us_ - begun;
   }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", 1024 * kStripe);
   Random random_{7};
   uint64_t rows_ = 0;
@@ -87,7 +87,7 @@ TEST_F(ScrubBeside, FindsNothingWrongInWhatIsReplacedWhileItReads) {
         const uint64_t at = random_.Below(rows_ * kData) * kChunk;
         ASSERT_TRUE(test_.Write(volume_, at, RandomBytes(random_, kChunk)).ok());
       }
-      ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+      ASSERT_TRUE(test_.Flush().ok());
     });
     ASSERT_TRUE(report_ && report_->ok());
     EXPECT_EQ((*report_)->problems_found, 0U) << (*report_)->findings.front().Text();
@@ -111,7 +111,7 @@ TEST_F(ScrubBeside, ADeviceThatIsReplacedWhileItReadsIsNotBlamed) {
   for (const uint64_t row : order) {
     ASSERT_TRUE(test_.Write(volume_, row * kStripe, RandomBytes(random_, kStripe)).ok());
   }
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   for (const bool heal : {false, true}) {
     SCOPED_TRACE(heal);
     test_.Sleep(1'000'000);
@@ -122,9 +122,9 @@ TEST_F(ScrubBeside, ADeviceThatIsReplacedWhileItReadsIsNotBlamed) {
     ScrubWhile(heal, [&] {
       if (++turns == 250) {  // in the middle of large batches
         EXPECT_FALSE(report_);
-        ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(1, "by hand")).ok());
+        ASSERT_TRUE(test_.Fail(1).ok());
         std::ranges::fill(test_.memory(1).bytes(), std::byte{0x5A});
-        ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(1, *test_.Devices()[1])).ok());
+        ASSERT_TRUE(test_.ReplaceByItself(1).ok());
       }
     });
     ASSERT_TRUE(report_ && report_->ok());
@@ -135,7 +135,7 @@ TEST_F(ScrubBeside, ADeviceThatIsReplacedWhileItReadsIsNotBlamed) {
       EXPECT_EQ(test_.array->GetStatus().devices[i].corrupt_chunks, 0U) << i;
     }
     test_.Sleep(30'000'000);
-    ASSERT_EQ(test_.array->GetStatus().devices[1].state, DeviceState::kOk);
+    ASSERT_EQ(test_.State(1), DeviceState::kOk);
   }
 }
 
@@ -150,13 +150,13 @@ TEST_F(ScrubBeside, LogStripesAreReadManyAtOnceUnlessOthersAreAtWork) {
   for (uint64_t i = 0; i < kUpdates; ++i) {
     ASSERT_TRUE(test_.Write(volume_, i * kStripe, RandomBytes(random_, kChunk)).ok());
   }
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   test_.Sleep(20'000'000);
   constexpr uint64_t kReadUs = 10'000;
   for (uint32_t i = 0; i <= kSsdCount; ++i) {
     test_.delayed(i).set_delays({.read_us = kReadUs});
   }
-  const auto flush = [this] { ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok()); };
+  const auto flush = [this] { ASSERT_TRUE(test_.Flush().ok()); };
   const uint64_t one_by_one = kUpdates * 2 * kReadUs;
   EXPECT_GE(ScrubWhile(false, flush), one_by_one);
   EXPECT_EQ((*report_)->log_stripes_checked, kUpdates);
@@ -172,8 +172,7 @@ TEST_F(ScrubBeside, RestsAsLongAsItReads) {
     test_.delayed(i).set_delays({.read_us = kReadUs, .write_us = 10, .flush_us = 10});
   }
   const uint64_t batches = rows_ * kChunk / (uint64_t{32} << 10);
-  const uint64_t beside =
-      ScrubWhile(false, [this] { ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok()); });
+  const uint64_t beside = ScrubWhile(false, [this] { ASSERT_TRUE(test_.Flush().ok()); });
   const uint64_t alone = ScrubWhile(false, [] {});
   EXPECT_LT(alone, beside / 2);
   EXPECT_GE(beside, batches * kReadUs * 3 / 2);
@@ -202,7 +201,7 @@ TEST_F(ScrubBeside, MarksComeEveryTenSeconds) {
   }
   const uint64_t begun = test_.loop.NowUs();
   ScrubWhile(false, [this] {
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
     test_.Sleep(20'000);
   });
   ASSERT_TRUE(report_ && report_->ok());

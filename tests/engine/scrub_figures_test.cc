@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -26,11 +26,7 @@ using Bytes = std::vector<std::byte>;
 class ScrubFigures : public ::testing::Test {
  protected:
   ArrayShape Shape() {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsdCount, kParity);
     shape.auto_commit = false;
     shape.max_corrupt_chunks = 0;
     shape.on_event = [this](const ArrayEvent& event) { events_.push_back(event); };
@@ -48,9 +44,9 @@ class ScrubFigures : public ::testing::Test {
     }
     Flush();
   }
-  void Flush() { ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok()); }
+  void Flush() { ASSERT_TRUE(test_.Flush().ok()); }
   CheckReport Scrub(bool heal) {
-    const auto report = RunTask(test_.loop, test_.array->Scrub(heal, Progress()));
+    const auto report = test_.Scrub(heal);
     EXPECT_TRUE(report.ok()) << report.error().ToString();
     return report.ok() ? *report : CheckReport();
   }
@@ -74,7 +70,7 @@ class ScrubFigures : public ::testing::Test {
   }
 
   std::vector<ArrayEvent> events_;
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", 200 * kStripe);
   Random random_{7};
   Bytes content_;
@@ -84,8 +80,8 @@ class ScrubFigures : public ::testing::Test {
 TEST_F(ScrubFigures, AreWhatThereIsToRead) {
   Update();
   for (const bool check : {false, true}) {
-    const auto report = check ? RunTask(test_.loop, test_.array->Check(Progress()))
-                              : RunTask(test_.loop, test_.array->Scrub(false, Progress()));
+    const auto report =
+        check ? RunTask(test_.loop, test_.array->Check(Progress())) : test_.Scrub(false);
     ASSERT_TRUE(report.ok());
     EXPECT_EQ(report->first_stripe, 0U);
     EXPECT_EQ(report->rows_checked, kRows);
@@ -99,8 +95,8 @@ TEST_F(ScrubFigures, AreWhatThereIsToRead) {
 
 // What one SSD and one log device had is not there to be read.
 TEST_F(ScrubFigures, LeaveOutWhatIsMissing) {
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(0, "by hand")).ok());
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(kSsdCount, "by hand")).ok());
+  ASSERT_TRUE(test_.Fail(0).ok());
+  ASSERT_TRUE(test_.Fail(kSsdCount).ok());
   test_.Sleep(10'000'000);  // what the log protected is committed
   ASSERT_EQ(test_.array->GetStatus().pending_chunks, 0U);
   Update();
@@ -133,7 +129,7 @@ TEST_F(ScrubFigures, OfMetadataGrowWithEachEntry) {
     Flush();
   }
   EXPECT_EQ(Scrub(false).metadata_blocks_checked - before, kUpdates * (kParity + 1));
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test_.Checkpoint().ok());
   // Two copies on each device, and a root and a run on m + 1 SSDs.
   const uint64_t at_rest = Scrub(false).metadata_blocks_checked;
   EXPECT_EQ(at_rest, 2 * (kSsdCount + kParity) + 2 * (kParity + 1));
@@ -238,7 +234,7 @@ TEST_F(ScrubFigures, CountMoreThanTheyList) {
     ASSERT_TRUE(test_.Write(volume_, row * kStripe, RandomBytes(random_, 50 * kStripe)).ok());
   }
   Flush();
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull)).ok());
+  ASSERT_TRUE(test_.Checkpoint().ok());
   test_.Sleep(20'000'000);
   const auto bytes = test_.memory(2).bytes();
   for (uint64_t at = test_.SlotsOffsetBytes(); at + kChunk <= bytes.size(); at += kChunk) {

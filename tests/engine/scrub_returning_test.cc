@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -34,7 +34,7 @@ class ScrubReturning : public ::testing::Test {
     for (uint64_t row = 0; row < kRows; row += 100) {
       ASSERT_TRUE(test_.Write(volume_, row * kStripe, RandomBytes(random_, 100 * kStripe)).ok());
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
     ASSERT_TRUE(test_.Close().ok());
     std::vector<Device*> devices = test_.Devices();
     devices.erase(devices.begin() + kAway);
@@ -59,13 +59,13 @@ class ScrubReturning : public ::testing::Test {
     }
   }
   CheckReport Scrub(bool heal) {
-    const auto report = RunTask(test_.loop, test_.array->Scrub(heal, Progress()));
+    const auto report = test_.Scrub(heal);
     EXPECT_TRUE(report.ok()) << report.error().ToString();
     return report.ok() ? *report : CheckReport();
   }
   DeviceStatus Status(uint32_t device) { return test_.array->GetStatus().devices[device]; }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kRows* kStripe);
   Random random_{7};
   std::vector<std::byte> content_;
@@ -107,29 +107,20 @@ TEST_F(ScrubReturning, WhatIsBeingVerifiedIsNotWrongUnlessItIsLost) {
 
 // Again and again a device is lost in the middle of what is written to it.
 TEST(SlotsOfRebuilds, AreGivenBackWhereDevicesChangeMeanwhile) {
-  ArrayShape shape;
-  shape.n = 6;
-  shape.m = 3;
-  shape.ssd_bytes = uint64_t{8} << 20;
-  shape.log_bytes = uint64_t{4} << 20;
+  ArrayShape shape = SmallShape(6, 3);
   shape.ssd_delays = {.read_us = 1'000, .write_us = 5'000, .flush_us = 1'000};
   shape.log_delays = {.read_us = 1'000, .write_us = 3'000, .flush_us = 1'000};
-  TestArray test(shape);
+  SmallArray test(shape);
   constexpr uint64_t kManyRows = 600;
   const VolumeId volume = test.CreateVolume("v", kManyRows * kStripe);
   Random random(7);
   for (uint64_t row = 0; row < kManyRows; row += 100) {
     ASSERT_TRUE(test.Write(volume, row * kStripe, RandomBytes(random, 100 * kStripe)).ok());
   }
-  ASSERT_TRUE(RunTask(test.loop, test.array->Commit(Progress())).ok());
+  ASSERT_TRUE(test.Commit().ok());
   const std::vector<std::byte> content = test.Read(volume, 0, kManyRows * kStripe);
-  const auto fail = [&](uint32_t device) {
-    ASSERT_TRUE(RunTask(test.loop, test.array->FailDevice(device, "by hand")).ok());
-  };
-  const auto replace = [&](uint32_t device) {
-    ASSERT_TRUE(
-        RunTask(test.loop, test.array->ReplaceDevice(device, *test.Devices()[device])).ok());
-  };
+  const auto fail = [&](uint32_t device) { ASSERT_TRUE(test.Fail(device).ok()); };
+  const auto replace = [&](uint32_t device) { ASSERT_TRUE(test.ReplaceByItself(device).ok()); };
   for (uint32_t round = 0; round < 12; ++round) {
     fail(0);
     fail(1);

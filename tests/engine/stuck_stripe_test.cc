@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/task_group.h"
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -37,7 +37,7 @@ class StuckStripe : public ::testing::Test {
     for (uint64_t stripe = 0; stripe < kStripes; ++stripe) {
       Write(stripe * kStripe, kStripe);
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->Commit(Progress())).ok());
+    ASSERT_TRUE(test_.Commit().ok());
   }
   // Of the stripes that lie first on each SSD, what is on ssd1; and ssd2 is lost.
   void LoseStripes(uint64_t count) {
@@ -45,7 +45,7 @@ class StuckStripe : public ::testing::Test {
     for (uint64_t slot = 0; slot < count; ++slot) {
       bytes[test_.SlotsOffsetBytes() + slot * kChunk + 100] ^= std::byte{1};
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FailDevice(2, "by hand")).ok());
+    ASSERT_TRUE(test_.Fail(2).ok());
     const Buffer buffer = test_.pool.Get(kChunk);
     for (uint64_t chunk = 0; chunk < kSize / kChunk; ++chunk) {
       if (!RunTask(test_.loop, test_.array->Read(volume_, chunk * kChunk, buffer.span())).ok()) {
@@ -66,7 +66,7 @@ class StuckStripe : public ::testing::Test {
         }
       }
     }
-    ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+    ASSERT_TRUE(test_.Flush().ok());
   }
   bool HasLost(uint64_t stripe) const {
     const auto first = lost_.lower_bound(stripe * 3);
@@ -123,7 +123,7 @@ class StuckStripe : public ::testing::Test {
     }
   }
 
-  TestArray test_;
+  SmallArray test_;
   VolumeId volume_ = test_.CreateVolume("v", kSize);
   std::vector<std::byte> model_ = std::vector<std::byte>(kSize);
   std::set<uint64_t> lost_;
@@ -136,7 +136,7 @@ TEST_F(StuckStripe, TheLogGoesRoundBehindIt) {
   WriteElsewhere(5000);  // many times the log
   ExpectContent();
   // A crash takes nothing of what was moved on.
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->FlushAll()).ok());
+  ASSERT_TRUE(test_.Flush().ok());
   test_.Kill();
   test_.Open();
   ExpectContent();
@@ -175,7 +175,7 @@ TEST_F(StuckStripe, ARebuildEndsWithAllElse) {
   LoseStripes(3);
   WriteIntoThem();
   WriteElsewhere(2000);
-  ASSERT_TRUE(RunTask(test_.loop, test_.array->ReplaceDevice(2, *test_.Devices()[2])).ok());
+  ASSERT_TRUE(test_.ReplaceByItself(2).ok());
   test_.Sleep(20'000'000);
   const ArrayStatus status = test_.array->GetStatus();
   EXPECT_EQ(status.rebuild_left_bytes, status.rebuild_lost_bytes);
@@ -187,10 +187,10 @@ TEST_F(StuckStripe, ARebuildEndsWithAllElse) {
   for (const uint64_t chunk : lost) {
     Write(chunk / 3 * kStripe, kStripe);
   }
-  for (int i = 0; i < 200 && test_.array->GetStatus().devices[2].state != DeviceState::kOk; ++i) {
+  for (int i = 0; i < 200 && test_.State(2) != DeviceState::kOk; ++i) {
     test_.Sleep(500'000);
   }
-  EXPECT_EQ(test_.array->GetStatus().devices[2].state, DeviceState::kOk);
+  EXPECT_EQ(test_.State(2), DeviceState::kOk);
   ExpectContent();
 }
 

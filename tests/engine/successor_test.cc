@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/engine/array_fixture.h"
+#include "tests/engine/small_array.h"
 
 namespace eplog {
 namespace {
@@ -22,11 +22,7 @@ constexpr uint32_t kFailed = 1;
 class Successor : public ::testing::Test {
  protected:
   static ArrayShape Shape() {
-    ArrayShape shape;
-    shape.n = kSsdCount;
-    shape.m = kParity;
-    shape.ssd_bytes = uint64_t{8} << 20;
-    shape.log_bytes = uint64_t{4} << 20;
+    ArrayShape shape = SmallShape(kSsdCount, kParity);
     shape.max_corrupt_chunks = kLimit;
     return shape;
   }
@@ -56,7 +52,7 @@ class Successor : public ::testing::Test {
   void MeetOneChunkOftenOn(uint32_t ssd) {
     const uint64_t chunk = Rot(ssd, 3);
     for (uint32_t i = 0; i < 2 * kLimit; ++i) {
-      const auto report = RunTask(test_.loop, test_.array->Scrub(false, Progress()));
+      const auto report = test_.Scrub(false);
       ASSERT_TRUE(report.ok());
       ASSERT_EQ(report->problems_found, 1U);
     }
@@ -70,9 +66,7 @@ class Successor : public ::testing::Test {
     ASSERT_EQ(Status(kFailed).state, DeviceState::kFailed);
   }
   void Replace() {
-    std::ranges::fill(test_.memory(kFailed).bytes(), std::byte{0});
-    ASSERT_TRUE(
-        RunTask(test_.loop, test_.array->ReplaceDevice(kFailed, *test_.Devices()[kFailed])).ok());
+    ASSERT_TRUE(test_.ReplaceByItselfBlank(kFailed).ok());
     for (int i = 0; i < 100 && Status(kFailed).state != DeviceState::kOk; ++i) {
       test_.Sleep(200'000);
     }
@@ -81,7 +75,7 @@ class Successor : public ::testing::Test {
   }
   DeviceStatus Status(uint32_t device) { return test_.array->GetStatus().devices[device]; }
 
-  TestArray test_{Shape()};
+  SmallArray test_{Shape()};
   VolumeId volume_ = test_.CreateVolume("v", kRows* kData* kChunk);
   Random random_{7};
   std::vector<std::byte> content_ = RandomBytes(random_, kRows* kData* kChunk);
