@@ -142,6 +142,21 @@ TEST_F(RawStateTest, VolumesThroughTheLog) {
   EXPECT_EQ(volumes->extents.size(), 1U);
 }
 
+// A run tells extents in their order, so that the new one comes before the old one is free.
+TEST_F(RawStateTest, APlaceMovesToALowerExtent) {
+  std::vector<std::byte> stream;
+  RunWriter writer(identity_.geometry, stream);
+  writer.Extent({ExtentIndex(0), VolumeId(1), 0});
+  writer.ExtentFreed(ExtentIndex(1));
+  writer.End();
+  checkpoint_.streams.push_back(std::move(stream));
+  const auto volumes = ReplayVolumes(identity_, checkpoint_, log_);
+  ASSERT_TRUE(volumes.ok());
+  ASSERT_TRUE(volumes->extents.contains({VolumeId(1), 0}));
+  EXPECT_EQ(volumes->extents.at({VolumeId(1), 0}), ExtentIndex(0));
+  EXPECT_EQ(volumes->extents.size(), 1U);
+}
+
 TEST_F(RawStateTest, DamagedStreamIsAnError) {
   checkpoint_.streams[0].resize(checkpoint_.streams[0].size() / 2);
   EXPECT_FALSE(CountCheckpoint(identity_, checkpoint_).ok());

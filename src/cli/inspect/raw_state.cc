@@ -56,10 +56,15 @@ class VolumeReplay {
   }
 
  private:
+  // A run goes by extents: where a place has moved to a lower one, it has that before it is said
+  // that the other is free.
   void Assign(VolumeId id, uint32_t logical, ExtentIndex extent) {
-    if (out_.extents.emplace(std::pair(id, logical), extent).second) {
-      out_.owners[extent] = {id, logical};
+    const auto [at, fresh] = out_.extents.emplace(std::pair(id, logical), extent);
+    if (!fresh) {
+      out_.owners.erase(at->second);
+      at->second = extent;
     }
+    out_.owners[extent] = {id, logical};
   }
   void Change(const VolumeCreated& record) {
     out_.volumes[record.id] = {record.name, record.size_bytes, false, 0};

@@ -307,7 +307,7 @@ void Compare(Past& past, Met& met) {
 
 TEST(TwoWitnesses, FindTheSameOnWhatACrashLeft) {
   Met met;
-  for (uint64_t seed = 1; seed <= 12 && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
     Past past(seed);
     for (int life = 0; life < 4 && !HasFailure(); ++life) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", life " + std::to_string(life));
