@@ -57,9 +57,8 @@ class EngineParts {
         flusher(core, appender),
         admission(core, appender),
         alike_(shape.alike) {
-    core.members.TakeLosses([this](DeviceIndex device, const Error& /*why*/) {
-      core.changed_at[device.value] = ++core.states;
-    });
+    core.members.TakeLosses(
+        [this](DeviceIndex device, const Error& /*why*/) { states().Lost(device); });
     appender.Open(core.identity.epoch, {core.identity.epoch, 0, 0}, 0, flusher);
     flusher.Open(0, 0);
     loop.Spawn(appender.Run());
@@ -69,6 +68,8 @@ class EngineParts {
   EngineParts(const EngineParts&) = delete;
   EngineParts& operator=(const EngineParts&) = delete;
 
+  // As Membership changes them, which is in a wing above these.
+  [[nodiscard]] DeviceStates& states() { return const_cast<DeviceStates&>(core.devices()); }
   [[nodiscard]] const Geometry& g() const { return core.geometry; }
   template <typename T>
   T Run(Task<T> task) {
@@ -113,7 +114,7 @@ class EngineParts {
     return reads;
   }
   static uint64_t MaskOf(DeviceIndex device) { return uint64_t{1} << device.value; }
-  [[nodiscard]] uint64_t LogMask() const { return core.log_mask(); }
+  [[nodiscard]] uint64_t LogMask() const { return core.devices().log_mask(); }
 
   // What a slot holds.
   std::span<std::byte> SlotBytes(DeviceIndex ssd, SlotWord word) {
@@ -133,7 +134,7 @@ class EngineParts {
   void Join(DeviceIndex device) {
     fresh_.push_back(std::make_unique<MemoryDevice>("fresh", memory(device).size_bytes()));
     core.members.Join(device, *fresh_.back());
-    core.changed_at[device.value] = ++core.states;
+    states().Joined(device, appender.next_place());
     if (device.value < g().n) {
       core.state->ForgetSsd(device);
       core.space.Reset(device);

@@ -22,7 +22,7 @@ class ParityMakers : public CommitTest {
   [[nodiscard]] ParityMaker::Change Taken(uint32_t stripe) const {
     ParityMaker::Change change;
     change.stripe = StripeIndex(stripe);
-    change.states = parts_.core.states;
+    change.states = parts_.core.devices().number();
     for (uint32_t i = 0; i < g().n; ++i) {
       change.old_words.push_back(Word(stripe, i));
       change.words.push_back(Word(stripe, i));

@@ -217,7 +217,7 @@ TEST_F(Admissions, WhoWaitsWhenTheArrayStopsIsToldSo) {
 TEST_F(Admissions, OfALostSsdNoSlotIsClaimedAndNoneGivenBack) {
   Grant before(parts_.admission);
   ASSERT_TRUE(parts_.admission.TryAdmit(before, {.ssds = 3, .owing = 0, .blocks = 1}));
-  const uint64_t states = parts_.core.states;
+  const uint64_t states = parts_.core.devices().number();
   parts_.Lose(kSsd);
   EXPECT_FALSE(parts_.admission.NoneBefore(states + 1));
   EXPECT_TRUE(parts_.admission.NoneBefore(states));

@@ -21,7 +21,7 @@ void FillRings(EngineParts& parts) {
       parts.core.rings.NoteBlock(DeviceIndex(i), number, number, true);
     }
   }
-  ++parts.core.states;
+  parts.states().BecomesOk(DeviceIndex(0));  // others than before
 }
 
 TEST(Flush, OfNothingAsksNobody) {
@@ -183,12 +183,12 @@ TEST(Flush, ThatLosesADeviceIsGoodWithoutIt) {
 TEST(Flush, IsNotAnsweredWhileDeviceStatesChange) {
   EngineParts parts;
   const uint64_t sequence = parts.Log({parts.Chunk(0, 0)});
-  parts.core.changing = true;
+  parts.states().BeginChange();
   std::optional<Status> ended;
   parts.Start(parts.flusher.FlushTo(sequence, Upto::kStable), ended);
   EXPECT_FALSE(ended);
   EXPECT_EQ(parts.flusher.stable(), 0U);
-  parts.core.changing = false;
+  parts.states().EndChange();
   parts.core.settled.NotifyAll();
   parts.Settle();
   EXPECT_TRUE(ended && ended->ok());
@@ -198,7 +198,7 @@ TEST(Flush, IsNotAnsweredWhileDeviceStatesChange) {
 TEST(Flush, ThatWaitsWhenTheArrayStopsFails) {
   EngineParts parts;
   const uint64_t sequence = parts.Log({parts.Chunk(0, 0)});
-  parts.core.changing = true;
+  parts.states().BeginChange();
   std::optional<Status> ended;
   parts.Start(parts.flusher.FlushTo(sequence, Upto::kStable), ended);
   parts.core.Stop(Error{ErrorCode::kNoSpace, "full below"});

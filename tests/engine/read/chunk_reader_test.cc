@@ -167,15 +167,15 @@ TEST_F(ChunkReaders, WhoJoinedSinceTheWordWasLookedUpIsNotBlamed) {
   parts_.WriteStripe(StripeIndex(0));
   const DeviceIndex ssd = parts_.g().SsdOf(parts_.Chunk(0, 0));
   const RowWord word = parts_.core.state->Latest(parts_.Chunk(0, 0));
-  const uint64_t states = parts_.core.states;
+  const uint64_t states = parts_.core.devices().number();
   parts_.Lose(ssd);
   parts_.Join(ssd);
   const Buffer into = parts_.core.pool.Get(parts_.g().chunk_bytes);
   const Status read = parts_.Run(reader_.ReadSlot(ssd, word.word, word.crc, states, into.span()));
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(Blamed(ssd), 0U);
-  const Status again =
-      parts_.Run(reader_.ReadSlot(ssd, word.word, word.crc, parts_.core.states, into.span()));
+  const Status again = parts_.Run(
+      reader_.ReadSlot(ssd, word.word, word.crc, parts_.core.devices().number(), into.span()));
   EXPECT_EQ(again.error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(Blamed(ssd), 1U);
 }
@@ -187,10 +187,10 @@ TEST_F(ChunkReaders, ALogDeviceIsNotBlamedForWhatWasLoggedBeforeItCame) {
   RotLogChunk(0, parts_.Chunk(0, 0));
   const DeviceIndex log = parts_.g().LogDevice(0);
   const Buffer into = parts_.core.pool.Get(parts_.g().chunk_bytes);
-  parts_.core.has_log_from[log.value] = place + 1;
+  parts_.states().FoundJoining(log, false, place + 1);
   EXPECT_FALSE(parts_.Run(reader_.ReadLogChunk(0, place, pending->crc, into.span())).ok());
   EXPECT_EQ(Blamed(log), 0U);
-  parts_.core.has_log_from[log.value] = place;
+  parts_.states().FoundJoining(log, false, place);
   EXPECT_FALSE(parts_.Run(reader_.ReadLogChunk(0, place, pending->crc, into.span())).ok());
   EXPECT_EQ(Blamed(log), 1U);
 }
@@ -225,8 +225,10 @@ TEST_F(ChunkReaders, OfARowAllPositionsThatWereNotReadable) {
     data.push_back(buffers.back().span());
   }
   uint64_t rebuilt = 0;
-  ASSERT_TRUE(
-      parts_.Run(reader_.ReadRow(StripeIndex(0), words, parts_.core.states, data, &rebuilt)).ok());
+  ASSERT_TRUE(parts_
+                  .Run(reader_.ReadRow(StripeIndex(0), words, parts_.core.devices().number(), data,
+                                       &rebuilt))
+                  .ok());
   EXPECT_EQ(rebuilt, 0b10010U);
   for (uint32_t i = 0; i < parts_.g().k(); ++i) {
     const Bytes& wanted = parts_.latest.at(parts_.Chunk(0, i).value);
