@@ -28,14 +28,15 @@ import threading
 import time
 from pathlib import Path
 
-ROOMS = ["engine", "metadata", "space", "rings", "control", "report", "frontend"]
-NOT_TORTURED = {"control", "report", "frontend"}
+ROOMS = ["engine", "metadata", "space", "rings", "runtime", "control", "report", "host", "frontend"]
+NOT_TORTURED = {"control", "report", "host", "frontend"}
 # What else drives a room than the tests that bear its name.
 BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "rings": ["engine_tests"],
            "control": ["frontend_tests", "host_tests"], "report": ["frontend_tests", "cli_tests"],
+           "runtime": ["device_tests", "engine_tests"], "host": ["frontend_tests", "cli_tests"],
            "frontend": ["serving_tests", "cli_tests"]}
 # What of a room only shows in the whole program: scripts of tests/e2e.
-TRIED_WHOLE = {room: ["cli_test.sh", "limits_test.sh", "spare_test.sh"] for room in ("control", "report", "frontend")}
+TRIED_WHOLE = {room: ["cli_test.sh", "limits_test.sh", "spare_test.sh"] for room in sorted(NOT_TORTURED)}
 # Whatever a broken program has mounted or left running goes with the test that started it.
 ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SEEDS = 600

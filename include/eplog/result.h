@@ -72,7 +72,7 @@ tl::unexpected<Error> FailErrno(int errno_value, std::string message);
 }  // namespace eplog
 
 // Return early with the error of `expr`, a call or something that is there already. Not for use
-// around co_await (see EPLOG_CO_TRY in runtime/task.h).
+// around co_await (see EPLOG_CO_TRY in eplog/task.h).
 #define EPLOG_TRY(expr)                                             \
   do {                                                              \
     if (auto&& eplog_try_result = (expr); !eplog_try_result.ok()) { \

@@ -87,8 +87,10 @@ std::string Explain(const CLI::App& verb, const std::string& name, const CLI::Pa
 }
 
 // Values are read before the library looks whether help was asked for.
-bool AsksForHelp(const CLI::App& verb) {
-  return verb.get_help_ptr() != nullptr && verb.get_help_ptr()->count() != 0;
+// At any verb of those that were chosen.
+bool AsksForHelp(const CLI::App& app) {
+  const bool here = app.get_help_ptr() != nullptr && app.get_help_ptr()->count() != 0;
+  return here || (!app.get_subcommands().empty() && AsksForHelp(*app.get_subcommands().front()));
 }
 
 // The innermost verb that was chosen, and its name as typed in full.
@@ -207,7 +209,7 @@ int RunCommandLine(std::vector<std::string> args) {
     return FinishOutput(kDone);
   } catch (const WrongValue& wrong) {
     std::string name;
-    if (AsksForHelp(*ChosenVerb(app, name))) {
+    if (AsksForHelp(app)) {
       Print(app.help());
       return FinishOutput(kDone);
     }

@@ -13,8 +13,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/file_descriptor.h"
@@ -80,9 +82,10 @@ Result<std::string> KnownContent(int fd, const std::filesystem::path& path, uint
   };
   std::string found;
   while (found.empty()) {
+    errno = 0;
     const int next = blkid_do_probe(probe.get());
     if (next < 0) {
-      return FailErrno(errno, "cannot read " + path.string());
+      return FailErrno(errno != 0 ? errno : EIO, "cannot read " + path.string());
     }
     if (next != 0) {
       break;

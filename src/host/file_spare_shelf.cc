@@ -14,8 +14,9 @@
 namespace eplog {
 namespace {
 
-// At the beginning and at the end: what says what is on a device, as FindContent looks for it.
-constexpr uint64_t kWipeBytes = uint64_t{1} << 20;
+// At the beginning and at the end: what says what is on a device lies there, wherever FindContent
+// looks for it.
+constexpr uint64_t kWipeBytes = uint64_t{4} << 20;
 
 Uuid NewUuid() {
   Uuid uuid{};

@@ -13,12 +13,12 @@ namespace eplog {
 namespace {
 
 constexpr double kWidth = 1100;
-constexpr double kLeft = 100;   // names
-constexpr double kRight = 130;  // sums
+constexpr double kNamesWidth = 100;  // names
+constexpr double kRight = 130;       // sums
 constexpr double kLegendHeight = 34;
 constexpr double kRow = 32;
 constexpr double kThick = 22;
-constexpr double kLetter = 7.2;  // mean width at the size of the labels
+constexpr double kBarLetter = 7.2;  // mean width at the size of the labels
 constexpr const char* kText = "font-size=\"14\" fill=\"#1a1a1a\"";
 
 double Sum(const Bar& bar) {
@@ -31,18 +31,18 @@ std::string Fill(const BarPart& part) {
 }
 
 void Legend(const std::vector<BarPart>& parts, Svg& svg) {
-  double x = kLeft;
+  double x = kNamesWidth;
   for (const BarPart& part : parts) {
     svg.Rect(x, 6, 13, 13, Fill(part));
     svg.Text(x + 19, 17.5, part.label, kText);
-    x += 44 + kLetter * static_cast<double>(part.label.size());
+    x += 44 + kBarLetter * static_cast<double>(part.label.size());
   }
 }
 
 void Draw(const Bar& bar, double top, double pixels_each, Svg& svg) {
   const double baseline = top + kThick / 2 + 5;
   svg.Text(0, baseline, bar.name, kText);
-  double x = kLeft;
+  double x = kNamesWidth;
   for (const BarPart& part : bar.parts) {
     const double width = part.value * pixels_each;
     if (width > 0) {
@@ -65,7 +65,7 @@ std::string RenderBars(const std::vector<Bar>& bars) {
   if (!bars.empty()) {
     Legend(bars.front().parts, svg);
   }
-  const double pixels_each = most > 0 ? (kWidth - kLeft - kRight) / most : 0;
+  const double pixels_each = most > 0 ? (kWidth - kNamesWidth - kRight) / most : 0;
   double top = kLegendHeight;
   for (const Bar& bar : bars) {
     Draw(bar, top, pixels_each, svg);

@@ -33,7 +33,7 @@ CXX = re.compile(
 OURS = re.compile(
     r"eplog::(FileDevice::Open|LockFile|UnlockAndClose|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|"
     r"UnmountPath|SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
-    r"SideThread::Finish|ReadText|(?:ChangeArrayFile|ChangeInTime|IsAnothersByNow|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblocks?|"
+    r"SideThread::Finish|ReadText|(?:ChangeArrayFile|ChangeInTime|IsAnothersByNow|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblocks|ReadSuperblock(?=\(std::filesystem)|"
     r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
     r"CheckCandidate|ResolveTyped|ResolveDevice|IsThere|LookAtArray|DeviceCloser::Wait(ForAll)?))(?=[(\[])"
 )

@@ -182,22 +182,20 @@ void PrintFindings(const Json& document) {
   }
 }
 
-Result<int> RunAssemble(const AssembleCommand& command) {
+Result<int> Assemble(const AssembleCommand& command, IoUringLoop& loop,
+                     std::vector<Member>& opened) {
   const auto paths = Gather(command.devices);
   EPLOG_TRY(paths);
-  std::vector<Member> opened;  // before the loop: what hangs is only let go when that is gone
-  auto loop = IoUringLoop::Create();
-  EPLOG_TRY(loop);
   AssembleFindings findings;
   for (const auto& path : *paths) {
-    Open(**loop, path.string(), opened, findings);
+    Open(loop, path.string(), opened, findings);
   }
   std::vector<Device*> devices;
   devices.reserve(opened.size());
   for (const Member& member : opened) {
     devices.push_back(member.device.get());
   }
-  findings.found = RunTask(**loop, ExamineDevices(devices));
+  findings.found = RunTask(loop, ExamineDevices(devices));
   const auto chosen = ChooseArray(findings.found, command.uuid);
   EPLOG_TRY(chosen);
   findings.chosen = *chosen;
@@ -229,6 +227,15 @@ Result<int> RunAssemble(const AssembleCommand& command) {
                             array.value("why_not", "")));
   }
   return status;
+}
+
+// Whatever there is to say is said before devices are let go of, which may hang.
+Result<int> RunAssemble(const AssembleCommand& command) {
+  std::vector<Member> opened;  // before the loop: what hangs is only let go when that is gone
+  const auto loop = IoUringLoop::Create();
+  EPLOG_TRY(loop);
+  const Result<int> done = Assemble(command, **loop, opened);
+  return done.ok() ? *done : ReportError(kVerb, done.error());
 }
 
 }  // namespace

@@ -18,10 +18,6 @@ namespace {
 
 constexpr char kForeign[] = "foreign";
 
-Json OrNull(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
 const char* Opens(const ExaminedArray& array) {
   return !array.opens()           ? "no"
          : !array.missing.empty() ? "degraded"

@@ -238,7 +238,9 @@ Result<ReplaySettings> ReadSettings(const ReplayCommand& command) {
   }
   settings.trace = *reading;
   EPLOG_TRY(CheckDevices(command.devices));
-  EPLOG_TRY(TakeFailed(command.fail, settings));
+  if (settings.ssds <= kMaxSsds) {  // or that is said, and not which of them can fail
+    EPLOG_TRY(TakeFailed(command.fail, settings));
+  }
   settings.parity = command.level.parity();
   settings.devices = command.devices.kind;
   settings.directory = command.devices.directory;

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 namespace eplog {
-namespace {}  // namespace
-
 Pages PagesOf(const CheckpointPointer& root) {
   Pages pages;
   pages.first = {PageKind::kRoot, root.generation, root.random, root.root_block, 0, 0};
