@@ -33,9 +33,8 @@ struct ServeOptions {
 // closed in every case, also when this fails at once.
 //
 // A signal takes the mount away even from under open files, after writing back what the kernel
-// holds dirty for them; `umount` with open files is refused. Control verbs: status, serving,
-// commit, checkpoint, volume-create, volume-list, volume-resize, volume-delete, fail, replace,
-// scrub, plan, inject, spare-add, spare-remove, umount (docs of each: daemon_verbs.h).
+// holds dirty for them; `umount` with open files is refused. The control verbs and what they take:
+// daemon_verbs.h.
 [[nodiscard]] Status ServeArray(IoUringLoop& loop, Array& array, ServeOptions options,
                                 const std::function<void()>& ready);
 

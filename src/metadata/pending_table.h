@@ -5,10 +5,10 @@
 // their turn and are part of every checkpoint. `zeros` counts them, since they may not pile up:
 // each is charged like one chunk of log (section 5).
 //
-// A log stripe is live from its entry until every member is superseded *and* the superseding
-// entries are stable; between the two moments it is `dead`: nothing is read through it, but its log
-// space stays taken. Slots of all its members, superseded ones too, are held while it is live (I3);
-// `holds` answers for one slot.
+// A log stripe is live until every member is superseded; then it is *dead*: nothing is read through
+// it and its slots are freed (I1), but its log space stays taken until what superseded it is
+// stable. Slots of all its members, superseded ones too, are held while it is live (I3); `Holds`
+// answers for one slot.
 #pragma once
 
 #include <array>

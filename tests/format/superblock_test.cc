@@ -198,7 +198,8 @@ TEST(Superblock, ImpossibleBytesBehindAGoodCrcAreRefused) {
 
 TEST(Superblock, ReservedBytesAreNotLookedAt) {
   const Superblock sb = Plain();
-  for (const size_t at : {size_t{68}, size_t{273}, size_t{511}, size_t{512 + 25}, size_t{4095}}) {
+  for (const size_t at :
+       {size_t{68}, size_t{274}, size_t{279}, size_t{511}, size_t{512 + 25}, size_t{4095}}) {
     auto bytes = Encoded(sb);
     bytes[at] = std::byte{1};
     FixCrc(bytes, kSuperblockCrcAt);

@@ -1,7 +1,7 @@
 // The verbs of `eplog`, one file each. Add...() declares a verb's options on the parser; when the
 // command line chose that verb, `run` becomes what carries it out and returns the exit status.
 //
-// A new verb: copy a small one, declare it here, add it in main.cc.
+// A new verb: copy a small one, declare it here, add it in command_line.cc.
 #pragma once
 
 #include <functional>
