@@ -208,11 +208,12 @@ int RunCommandLine(std::vector<std::string> args) {
     Print(kVersion);
     return FinishOutput(kDone);
   } catch (const WrongValue& wrong) {
-    std::string name;
     if (AsksForHelp(app)) {
       Print(app.help());
       return FinishOutput(kDone);
     }
+    std::string name;
+    ChosenVerb(app, name);
     return FinishOutput(ReportUsage(name, wrong.what()));
   } catch (const CLI::ParseError& error) {
     std::string name;

@@ -18,7 +18,7 @@ namespace eplog::cli {
 namespace {
 
 constexpr char kEventsVerb[] = "events";
-constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kLookForMore = std::chrono::milliseconds(200);
 
 // Prints the whole lines from `at` on; where the next begins.
 std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
@@ -36,7 +36,7 @@ std::streamoff PrintFrom(const std::string& path, std::streamoff at) {
 // Until a signal ends this process.
 [[noreturn]] void Follow(const std::string& path, std::streamoff at) {
   while (true) {
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kLookForMore);
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
     if (!error && static_cast<std::streamoff>(size) < at) {

@@ -8,7 +8,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr size_t kShown = 20;
+constexpr size_t kFindingsShown = 20;
 
 std::string Verdict(const Json& report) {
   const auto found = report.value("problems_found", uint64_t{0});
@@ -37,15 +37,15 @@ std::string Verdict(const Json& report) {
 void PrintReport(const Json& report, const std::string& verb, const std::string& array_name) {
   size_t shown = 0;
   for (const Json& problem : report["problems"]) {
-    if (shown++ == kShown) {
+    if (shown++ == kFindingsShown) {
       break;
     }
     Print(Paint(Colour::kRed, "problem: ") + problem.get<std::string>());
   }
   const auto found = report.value("problems_found", uint64_t{0}) -
                      report.value("problems_found_before", uint64_t{0});
-  if (found > kShown) {
-    Print(fmt::format("... and {} more; --json lists up to 1000", found - kShown));
+  if (found > kFindingsShown) {
+    Print(fmt::format("... and {} more; --json lists up to 1000", found - kFindingsShown));
   }
   Print(fmt::format(
       "{} {} rows, {} chunks, {} parities, {} log stripes, {} blocks of metadata of '{}': {}", verb,

@@ -20,7 +20,7 @@ namespace eplog::cli {
 namespace {
 
 constexpr char kRebuildVerb[] = "rebuild";
-constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kLookAtProgress = std::chrono::milliseconds(200);
 
 using ProgressFn = std::function<void(uint64_t done, uint64_t total)>;
 
@@ -125,7 +125,7 @@ Status SetPaceOfServer(const ArrayFile& file, const RebuildPace& pace) {
 Result<Left> Mounted(const ArrayFile& file, const ProgressFn& progress) {
   return WaitUntilRebuilt(
       [&file]() -> Result<Left> {
-        std::this_thread::sleep_for(kLook);
+        std::this_thread::sleep_for(kLookAtProgress);
         const auto status = AskServer(file, {{"verb", "status"}});
         EPLOG_TRY(status);
         return LeftOf(*status);
@@ -144,7 +144,8 @@ Result<Left> NotMounted(const ArrayFile& file, const RebuildPace& pace,
   auto left = WaitUntilRebuilt(
       [&open]() -> Result<Left> {
         EPLOG_TRY(open.Run([](EventLoop& loop) -> Task<Status> {
-          co_await loop.Sleep(static_cast<uint64_t>(std::chrono::microseconds(kLook).count()));
+          co_await loop.Sleep(
+              static_cast<uint64_t>(std::chrono::microseconds(kLookAtProgress).count()));
           co_return OkStatus();
         }(open.loop())));
         return LeftOf(open.array().GetStatus());

@@ -38,7 +38,7 @@ void FillPaths(const ArrayFile& file, Json& status) {
   }
 }
 
-constexpr size_t kShown = 40;
+constexpr size_t kRangesShown = 40;
 
 // An older serving process does not say.
 std::string UnsureOf(const Json& lost) {
@@ -53,8 +53,9 @@ bool WasLeftBehind(const Json& lost) {
 void PrintLost(const ArrayFile& file, const Json& lost) {
   size_t shown = 0;
   for (const Json& range : lost["lost"]) {
-    if (shown++ == kShown) {
-      Print(fmt::format("... and {} more ranges; --json lists all", lost["lost"].size() - kShown));
+    if (shown++ == kRangesShown) {
+      Print(fmt::format("... and {} more ranges; --json lists all",
+                        lost["lost"].size() - kRangesShown));
       break;
     }
     Print(

@@ -357,18 +357,28 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(IoUringLoop& loop, 
     return Fail(ErrorCode::kBusy, "another process serves this array at " + path);
   }
   ::unlink(path.c_str());
-  EPLOG_TRY(WriteServerMark(path, mount));
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   // A killed process that does not end accepts nobody, and keeps those who tried: room for many, so
   // that whoever connects is told which process it is. The mode of the socket file is the mode of
-  // the socket when it is bound: never open to others.
+  // the socket when it is bound: never open to others. Whoever cannot bind it leaves socket and mark
+  // as they are: they may be another's, who was quicker.
   if (fd < 0 || ::fchmod(fd, 0600) != 0 ||
       ::bind(fd, reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(fd, SOMAXCONN) != 0) {
+      ::chmod(path.c_str(), 0600) != 0) {
     const int error = errno;
     ::close(fd);
-    RemoveServerMark(path);  // not the socket: it may be another's, who was quicker
     return FailErrno(error, "cannot listen on the control socket " + path);
+  }
+  // The mark before anybody can connect: who does reads in it whom he waits for.
+  Status marked = WriteServerMark(path, mount);
+  if (marked.ok() && ::listen(fd, SOMAXCONN) != 0) {
+    marked = FailErrno(errno, "cannot listen on the control socket " + path);
+    RemoveServerMark(path);
+  }
+  if (!marked.ok()) {
+    ::close(fd);
+    ::unlink(path.c_str());
+    return Fail(std::move(marked).error());
   }
   auto impl = std::make_unique<Impl>(loop, std::move(path), std::move(handler), fd);
   impl->Begin();

@@ -13,7 +13,7 @@
 namespace eplog::internal {
 namespace {
 
-constexpr uint64_t kNanosecondsASecond = 1'000'000'000;
+constexpr uint64_t kBlkparseUnitsASecond = 1'000'000'000;
 
 struct Rwbs {
   std::optional<TraceOp> op;
@@ -94,7 +94,7 @@ class BlkparseDecoder final : public LineDecoder {
     if (fields_[5].size() != 1 || fields_[5].front() != action_) {
       return Kind::kNothing;
     }
-    if (!ParseTime(fields_[3], kNanosecondsASecond, request_.time_us)) {
+    if (!ParseTime(fields_[3], kBlkparseUnitsASecond, request_.time_us)) {
       return Bad(fmt::format("'{}' is no time in seconds", Shown(fields_[3])));
     }
     if (size < 7) {

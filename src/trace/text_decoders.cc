@@ -7,7 +7,7 @@ namespace eplog::internal {
 namespace {
 
 constexpr uint64_t kFiletimeNanoseconds = 100;
-constexpr uint64_t kNanosecondsASecond = 1'000'000'000;
+constexpr uint64_t kTextUnitsASecond = 1'000'000'000;
 constexpr uint64_t kNanosecondsAMicrosecond = 1'000;
 
 char Lower(char c) {
@@ -84,7 +84,7 @@ class SpcDecoder final : public LineDecoder {
       return Bad(fmt::format("'{}' is neither r nor w", Shown(fields_[3])));
     }
     request_.op = op == 'w' ? TraceOp::kWrite : TraceOp::kRead;
-    if (!ParseTime(fields_[4], kNanosecondsASecond, request_.time_us)) {
+    if (!ParseTime(fields_[4], kTextUnitsASecond, request_.time_us)) {
       return Bad(fmt::format("'{}' is no time in seconds", Shown(fields_[4])));
     }
     return TakeVolume(fields_[0]) ? Kind::kRequest : Kind::kBad;

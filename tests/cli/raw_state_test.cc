@@ -149,7 +149,7 @@ TEST_F(RawStateTest, APlaceMovesToALowerExtent) {
   writer.Extent({ExtentIndex(0), VolumeId(1), 0});
   writer.ExtentFreed(ExtentIndex(1));
   writer.End();
-  checkpoint_.streams.push_back(std::move(stream));
+  checkpoint_.streams.insert(checkpoint_.streams.begin(), std::move(stream));  // the newest
   const auto volumes = ReplayVolumes(identity_, checkpoint_, log_);
   ASSERT_TRUE(volumes.ok());
   ASSERT_TRUE(volumes->extents.contains({VolumeId(1), 0}));

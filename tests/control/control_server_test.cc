@@ -241,6 +241,11 @@ TEST_F(ControlServerTest, WhereItCannotListenNothingSaysThatItDoes) {
   ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
   EXPECT_FALSE(Listen(path_).ok());
   EXPECT_FALSE(ReadServerMark(path_).has_value());
+  ASSERT_TRUE(WriteServerMark(path_, 7).ok());
+  EXPECT_FALSE(Listen(path_).ok());
+  const auto anothers = ReadServerMark(path_);
+  ASSERT_TRUE(anothers.has_value()) << "of somebody who was quicker";
+  EXPECT_EQ(anothers->mount, 7U);
   ASSERT_EQ(::rmdir(path_.c_str()), 0);
   ASSERT_TRUE(Listen(path_).ok());
   EXPECT_TRUE(ReadServerMark(path_).has_value());

@@ -99,14 +99,14 @@ TEST_F(ChangedElsewhere, AWritePastAnOldEndDoesNotCutWhatGrew) {
   EXPECT_EQ(StatOf(fd()).st_size, 50000);
 }
 
-TEST_F(ChangedElsewhere, AFlushCoversWhatIsThereNow) {
+TEST_F(ChangedElsewhere, AFlushOfMoreThanIsThereIsNoError) {
   SetSize(5000);
   ForgetCalls(*mount_);
   EXPECT_EQ(::fsync(fd()), 0) << std::strerror(errno);
   const std::vector<FakeArray::Call> flushes = Calls(*mount_, Op::kFlush);
-  ASSERT_FALSE(flushes.empty());
+  ASSERT_EQ(flushes.size(), 1U);
   EXPECT_EQ(flushes.back().offset_bytes, 0U);
-  EXPECT_EQ(flushes.back().length_bytes, 5000U);
+  EXPECT_GE(flushes.back().length_bytes, 5000U);
 }
 
 TEST_F(ChangedElsewhere, AHoleEndsWhereTheVolumeEndsNow) {

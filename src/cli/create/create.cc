@@ -231,8 +231,10 @@ struct CreateCommand {
 Result<int> RunCreate(const CreateCommand& command) {
   auto plan = PlanCreate(command.request);
   EPLOG_TRY(plan);
-  const Status done = CarryOut(*plan, command.dry_run);
-  EPLOG_TRY(done);
+  // Said while the plan is there: its devices are closed with it, which may take as long as they like.
+  if (const Status done = CarryOut(*plan, command.dry_run); !done.ok()) {
+    return ReportError(kVerb, done.error());
+  }
   if (command.json) {
     Json json = PlanToJson(*plan);
     json["dry_run"] = command.dry_run;

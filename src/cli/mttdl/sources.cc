@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
+constexpr uintmax_t kMaxSourceBytes = uintmax_t{256} << 20;
 
 tl::unexpected<Error> Bad(const std::string& name, const std::string& what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", name, what));
@@ -121,7 +121,7 @@ Result<Measured> FromReplayFile(const fs::path& file) {
     return Fail(error.value() == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                 fmt::format("cannot read {}: {}", file.string(), error.message()));
   }
-  if (size > kMaxFileBytes) {
+  if (size > kMaxSourceBytes) {
     return Bad(file.string(), "too large for the JSON of a replay");
   }
   std::ifstream in(file, std::ios::binary);

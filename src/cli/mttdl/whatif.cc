@@ -13,7 +13,7 @@
 namespace eplog::cli {
 namespace {
 
-constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 20;
+constexpr uintmax_t kMaxWhatIfBytes = uintmax_t{1} << 20;
 
 std::string Where(const std::string& file, const toml::source_region& source) {
   return source.begin.line == 0 ? file : fmt::format("{}:{}", file, source.begin.line);
@@ -151,7 +151,7 @@ Result<std::vector<Scenario>> LoadScenarios(const std::filesystem::path& file) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("cannot read {}: {}", file.string(), error.message()));
   }
-  if (size > kMaxFileBytes) {
+  if (size > kMaxWhatIfBytes) {
     return Refuse(file.string(), "too large for a file of scenarios");
   }
   std::ifstream in(file, std::ios::binary);

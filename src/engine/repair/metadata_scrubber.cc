@@ -104,7 +104,7 @@ Task<void> MetadataScrubber::CheckSuperblocks() {
     findings_.report.metadata_blocks_checked += 2;
     for (uint32_t copy = 0; copy < 2; ++copy) {
       if ((damaged >> copy & 1) != 0) {
-        Found(device, std::string("superblock copy ") + (copy == 0 ? "A" : "B") + " is damaged",
+        Found(device, copy == 0 ? "superblock copy A is damaged" : "superblock copy B is damaged",
               in_superblocks_);
       }
     }
