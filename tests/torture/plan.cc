@@ -187,6 +187,23 @@ void PlanFocus(SeedPlan& plan, Random& random) {
   }
 }
 
+// Four rows and hardly a slot more, commits one after the other, and entries that are slow: what one commit freed is
+// taken by data while the log does not say so yet.
+void PlanShortage(SeedPlan& plan, Random& random) {
+  plan.create.parity = 1;
+  plan.n = 6;
+  plan.create.chunk_bytes = 4096;
+  plan.create.extent_stripes = 1;
+  plan.create.journal = JournalMode::kLog;
+  plan.stripes = 4;
+  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) + (random.OneIn(2) ? 0 : 25 * kBlockBytes);
+  plan.slow_kind = IoKind::kEntry;
+  plan.overcommit = true;
+  Weight(plan, Op::kWriteChunk) += 60;
+  Weight(plan, Op::kCommit) += 20;
+  Weight(plan, Op::kFlushAll) += 20;
+}
+
 }  // namespace
 
 SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
@@ -229,6 +246,9 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   plan.withhold = random.OneIn(2) ? 0.3 : 0.15;
   plan.probe_one_in = static_cast<uint32_t>(OneOf(random, {30, 80, 200}));
   PlanFocus(plan, random);
+  if (seed % 16 == 3) {
+    PlanShortage(plan, random);
+  }
   Size(plan, min_ssd_bytes);
   plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
   plan.stops = plan.loses_devices && random.OneIn(4);
