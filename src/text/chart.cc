@@ -140,7 +140,7 @@ class PanelDrawing {
                           style.size, style.anchor, style.colour, style.weight));
   }
   void Stroke(double x1, double y1, double x2, double y2, const char* colour, double width) {
-    svg_.Line(x1, y1, x2, y2, colour, width);
+    svg_.Line(x1, y1, x2, y2, {colour, width});
   }
 
   // Fainter lines between the labelled ones of a log axis.

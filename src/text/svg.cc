@@ -40,12 +40,12 @@ void Svg::Rect(double x, double y, double width, double height, std::string_view
                  width, height, attributes, End("rect", title));
 }
 
-void Svg::Line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
-               std::string_view attributes) {
+void Svg::Line(double x1, double y1, double x2, double y2, const Stroke& stroke) {
   fmt::format_to(std::back_inserter(out_),
                  "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
                  "stroke-width=\"{}\"{}{}/>\n",
-                 x1, y1, x2, y2, colour, width, attributes.empty() ? "" : " ", attributes);
+                 x1, y1, x2, y2, stroke.colour, stroke.width, stroke.attributes.empty() ? "" : " ",
+                 stroke.attributes);
 }
 
 void Svg::Circle(double x, double y, double radius, std::string_view attributes) {

@@ -27,8 +27,12 @@ class Svg {
   void Text(double x, double y, std::string_view text, std::string_view attributes);
   void Rect(double x, double y, double width, double height, std::string_view attributes,
             std::string_view title = {});
-  void Line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
-            std::string_view attributes = {});
+  struct Stroke {
+    std::string_view colour;
+    double width = 1;
+    std::string_view attributes = {};
+  };
+  void Line(double x1, double y1, double x2, double y2, const Stroke& stroke);
   void Circle(double x, double y, double radius, std::string_view attributes);
   void Path(const SvgPath& path, std::string_view attributes, std::string_view title = {});
 

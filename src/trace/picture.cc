@@ -78,12 +78,12 @@ class Panel {
   [[nodiscard]] double Y(double y) const { return top_ + (1 - y) * kH; }
   void TickX(double x, const std::string& label) {
     svg_.Text(X(x), top_ + kH + 15, label, Lettering(kAround));
-    svg_.Line(X(x), top_ + kH, X(x), top_ + kH + 4, kInk, 1);
+    svg_.Line(X(x), top_ + kH, X(x), top_ + kH + 4, {kInk});
   }
   void TickY(double y, const std::string& label) {
     svg_.Text(left_ - 6, Y(y) + 4, label, Lettering(kUpToHere));
     if (y > 0 && y < 1) {
-      svg_.Line(left_, Y(y), left_ + kW, Y(y), kPale, 1);
+      svg_.Line(left_, Y(y), left_ + kW, Y(y), {kPale});
     }
   }
   void NameX(const char* name) { svg_.Text(X(0.5), top_ + kH + 32, name, Lettering(kAround)); }
@@ -100,7 +100,7 @@ class Panel {
   }
   // Across, with what it means above it or, where that has no room, below.
   void Level(double y, const std::string& meaning) {
-    svg_.Line(X(0), Y(y), X(1), Y(y), kWriteColour, 1, "stroke-dasharray=\"4 4\"");
+    svg_.Line(X(0), Y(y), X(1), Y(y), {kWriteColour, 1, "stroke-dasharray=\"4 4\""});
     svg_.Text(X(0.02), Y(y) + (y > 0.9 ? 16 : -6), meaning, Lettering(kFromHere));
   }
   void Legend(double x, const char* colour, const std::string& text) {
