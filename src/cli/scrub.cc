@@ -12,6 +12,7 @@
 #include "cli/print_report.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
+#include "host/displaced.h"
 #include "host/scrub_mark.h"
 #include "host/session.h"
 #include "report/report_json.h"
@@ -102,6 +103,13 @@ Result<int> RunScrub(const ScrubCommand& command) {
                                      : Look(*file, request, offline, bar);
   bar.Finish();
   EPLOG_TRY(report);
+  if (auto link = ConnectServer(*file); link.ok()) {
+    if (const auto displaced = FindDisplaced(link->client); !displaced.empty()) {
+      Warn(kScrubVerb,
+           fmt::format("not at their paths any more, though the mounted array still has them: {}",
+                       NamesOf(displaced)));
+    }
+  }
   const bool mendable =
       report->value("problems_found", uint64_t{0}) > report->value("lost", uint64_t{0});
   if (command.json) {

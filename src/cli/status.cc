@@ -8,6 +8,7 @@
 #include "cli/verb/read_status.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
+#include "host/displaced.h"
 #include "host/server.h"
 #include "host/spares.h"
 #include "report/status_json.h"
@@ -36,6 +37,23 @@ void FillPaths(const ArrayFile& file, Json& status) {
       }
     }
   }
+}
+
+// Of a served array: what its process has and nobody else would find.
+bool AddDisplaced(const ArrayFile& file, Json& status) {
+  auto link = ConnectServer(file);
+  if (!link.ok()) {
+    return false;
+  }
+  const std::vector<DisplacedMember> displaced = FindDisplaced(link->client);
+  for (const DisplacedMember& member : displaced) {
+    for (Json& device : status["devices"]) {
+      if (device.value("name", "") == member.name) {
+        device["displaced"] = member.removed ? "removed" : "elsewhere";
+      }
+    }
+  }
+  return !displaced.empty();
 }
 
 constexpr size_t kRangesShown = 40;
@@ -104,6 +122,7 @@ Result<int> RunStatus(const StatusCommand& command) {
   EPLOG_TRY(status);
   FillPaths(*file, *status);
   AddSpares(*file, *status);
+  const bool displaced = status->at("array").value("pid", 0) != 0 && AddDisplaced(*file, *status);
   if (command.json) {
     PrintJson(*status);
   } else {
@@ -114,7 +133,7 @@ Result<int> RunStatus(const StatusCommand& command) {
     Print(table);
   }
   const std::string state = status->at("array").value("state", "");
-  return state == "clean" || state == "active" ? kDone : kDoneWithFindings;
+  return (state == "clean" || state == "active") && !displaced ? kDone : kDoneWithFindings;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
 #include "host/bounded_call.h"
+#include "host/displaced.h"
 #include "host/fuse_mount.h"
 #include "host/mount_table.h"
 #include "host/server.h"
@@ -80,10 +81,49 @@ Status TellUnmounted(const Server& server, const OtherProcess& process) {
   return OkStatus();
 }
 
+// Members whose files were removed while the array was mounted end with its process. As long as it runs, each can be
+// replaced; with more of them gone than parity replaces, ending it would lose everything.
+Status CheckLeavesEnough(ServerLink& link) {
+  const std::vector<DisplacedMember> displaced = FindDisplaced(link.client);
+  if (displaced.empty()) {
+    return OkStatus();
+  }
+  const std::string names = NamesOf(displaced);
+  const auto status = link.client.RequestSoon({{"verb", "status"}});
+  EPLOG_TRY(status);
+  uint64_t gone = 0;
+  for (const Json& device : status->at("devices")) {
+    const auto removed = [&](const DisplacedMember& member) {
+      return member.removed && member.name == device.value("name", "");
+    };
+    const bool spare = device.value("role", "") == "spare";
+    const bool well = device.value("state", "") == "ok";
+    gone += !spare && (!well || std::any_of(displaced.begin(), displaced.end(), removed)) ? 1 : 0;
+  }
+  const auto parity = status->at("array").value("parity_chunks", uint64_t{0});
+  const bool any_removed = std::any_of(displaced.begin(), displaced.end(),
+                                       [](const auto& member) { return member.removed; });
+  if (any_removed && gone > parity) {
+    return Fail(ErrorCode::kTooManyFailures,
+                fmt::format("'{}' stays mounted: the files of {} were removed meanwhile, and it "
+                            "could not be opened "
+                            "again without them; give them new ones with eplog fail, replace and "
+                            "rebuild, one after "
+                            "the other. umount(8) gives them up",
+                            link.server.name, names));
+  }
+  Warn(kUmountVerb, fmt::format("{} not at {} any more: the next mount will not find {}",
+                                names + (displaced.size() == 1 ? " is" : " are"),
+                                displaced.size() == 1 ? displaced.front().path : "their paths",
+                                displaced.size() == 1 ? "it" : "them"));
+  return OkStatus();
+}
+
 // An array that had stopped, or stops while it is closed, is unmounted all the same: nothing more
 // can be done with it. An error nevertheless, since who writes, unmounts and goes on would take it
 // for durable.
 Status EndServing(ServerLink link, const Connecting& connect) {
+  EPLOG_TRY(CheckLeavesEnough(link));
   OtherProcess process(link.server.pid);
   auto closed = link.client.Request({{"verb", kUmountVerb}});
   for (int i = 0; i < kTriesInTurn && !closed.ok() && link.client.sent_away(); ++i) {

@@ -1,6 +1,7 @@
 #include "host/members.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,6 +63,17 @@ Opened EndOpening(BoundedCall<Opened>& opening, const std::string& path,
 bool StopsOpening(const Error& error) {
   return error.code == ErrorCode::kBusy || error.errno_value == EMFILE ||
          error.errno_value == ENFILE || error.errno_value == ENOMEM;
+}
+
+// Who serves an array has all of its members. One that has some of them, and not the others, may be what is left of a
+// process that has unmounted it and waits for a device that hangs, which can be for ever.
+Error WithWayOut(Error refused, const std::vector<std::string>& busy, size_t opened) {
+  if (refused.code == ErrorCode::kBusy && opened > 0) {
+    refused.message += fmt::format(
+        "; {} other members are free: should it hang, eplog mount --without {} goes on without {}",
+        opened, fmt::join(busy, " --without "), busy.size() == 1 ? "it" : "them");
+  }
+  return refused;
 }
 
 std::string LeftOutLine(const std::string& what, const std::filesystem::path& path) {
@@ -211,6 +223,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
     openings.push_back(BeginOpening(loop, array.Locate(member).string(), options));
   }
   std::optional<Error> refused;
+  std::vector<std::string> busy;
   for (size_t i = 0; i < wanted.size(); ++i) {
     auto opened = EndOpening(openings[i], array.Locate(wanted[i]).string(), until);
     if (opened.ok()) {
@@ -218,6 +231,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
       members.opened.back().name = wanted[i].name;
     } else if (StopsOpening(opened.error())) {
       refused = refused ? refused : opened.error();
+      busy.push_back(wanted[i].name);
     } else {
       const bool read_only = opened.error().errno_value == EROFS;
       members.read_only_below = members.read_only_below || read_only;
@@ -227,7 +241,7 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
     }
   }
   if (refused) {
-    return Fail(std::move(*refused));
+    return Fail(WithWayOut(std::move(*refused), busy, members.opened.size()));
   }
   if (members.opened.empty() && members.read_only_below) {
     return FailReadOnlyBelow(array, members.left_out);

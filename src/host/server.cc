@@ -381,6 +381,7 @@ Json DescribeServing(const ArrayFile& file, const std::string& directory,
     if (held != held_members.end()) {
       described["path"] = held->path;
       described["identity"] = IdentityToJson(held->identity);
+      described["held"] = true;
     } else if (lost != before.rend()) {
       described["identity"] = IdentityToJson(lost->identity);
     }
@@ -388,8 +389,10 @@ Json DescribeServing(const ArrayFile& file, const std::string& directory,
   }
   for (const HeldMember& held : held_members) {
     if (std::none_of(file.members.begin(), file.members.end(), named(held.name))) {
-      members.push_back(
-          {{"name", held.name}, {"path", held.path}, {"identity", IdentityToJson(held.identity)}});
+      members.push_back({{"name", held.name},
+                         {"path", held.path},
+                         {"identity", IdentityToJson(held.identity)},
+                         {"held", true}});
     }
   }
   Json earlier = Json::array();

@@ -90,8 +90,14 @@ class Temporary {
   fs::path path_;
 };
 
+// In the place of a file, or of nothing.
 Status Install(const Temporary& from, const fs::path& to) {
   std::error_code error;
+  const fs::file_status there = fs::status(to, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                to.string() + " is no file: nothing was written there");
+  }
   fs::rename(from.path(), to, error);
   return error ? Status(FailErrno(error.value(), "cannot write " + to.string())) : OkStatus();
 }

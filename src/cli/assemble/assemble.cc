@@ -130,6 +130,22 @@ Result<std::filesystem::path> OutPath(const std::string& typed) {
   return *directory ? *path / kArrayFileName : *path;
 }
 
+// What is written takes the place of what is there: no device, pipe or socket, and nothing that is only reached through a
+// link to one.
+Status CheckIsFile(const std::filesystem::path& out) {
+  const auto file = Bounded<bool>(out, [out]() -> Result<bool> {
+    std::error_code ignored;
+    const std::filesystem::file_status found = std::filesystem::status(out, ignored);
+    return !std::filesystem::exists(found) || std::filesystem::is_regular_file(found);
+  });
+  EPLOG_TRY(file);
+  return *file ? OkStatus()
+               : Status(Fail(
+                     ErrorCode::kInvalidArgument,
+                     fmt::format("nothing written: {} is no file; -o takes a file or a directory",
+                                 out.string())));
+}
+
 // The path that was written, or that says the same already.
 Result<std::filesystem::path> WriteOut(const AssembleCommand& command,
                                        const AssembleFindings& findings) {
@@ -153,6 +169,7 @@ Result<std::filesystem::path> WriteOut(const AssembleCommand& command,
                     "there is",
                     file->name));
   }
+  EPLOG_TRY(CheckIsFile(file->file));
   std::error_code ignored;
   const bool there = std::filesystem::exists(std::filesystem::symlink_status(file->file, ignored));
   if (there && ReadText(file->file) == FormatArrayFile(*file)) {
