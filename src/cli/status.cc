@@ -122,7 +122,8 @@ Result<int> RunStatus(const StatusCommand& command) {
   EPLOG_TRY(status);
   FillPaths(*file, *status);
   AddSpares(*file, *status);
-  const bool displaced = status->at("array").value("pid", 0) != 0 && AddDisplaced(*file, *status);
+  const bool served = status->at("array").value("pid", Json()).is_number();
+  const bool displaced = served && AddDisplaced(*file, *status);
   if (command.json) {
     PrintJson(*status);
   } else {

@@ -315,6 +315,19 @@ run 1 "$EPLOG" fail bad ssd3 --dry-run
 refused_with "read-only"
 run 0 "$EPLOG" umount "$MNT"
 
+say "== what is no file is not replaced by one, nor read"
+mkfifo pipe figure.svg
+ln -s pipe link
+for out in pipe link /dev/full; do
+  run 2 "$EPLOG" assemble "$ARRAY" -o $out --force
+  refused_with "$out is no file"
+done
+[ -p pipe ] && [ -L link ] && [ -c /dev/full ] || die "$(ls -l pipe link /dev/full)"
+run 2 "$EPLOG" mttdl --fig4 --picture figure.svg
+refused_with "figure.svg is no file"
+[ -p figure.svg ] || die "$(ls -l figure.svg)"
+rm pipe link figure.svg
+
 say "== create --force --dry-run"
 fresh
 truncate -s 10M dev1 dev2

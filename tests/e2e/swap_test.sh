@@ -139,6 +139,43 @@ for device in ssd0 ssd1 ssd2 log0; do  # each can be done without, so that all t
   mv "$WORK/away" "$ARRAY/$device"
 done
 
+say "== members' files are removed while the array is mounted, and nobody had failed them"
+start_daemon
+fill
+is_displaced() { [ "$(status_value "[n for n in v if 'displaced' in v[n]]")" = "$1" ] || die "displaced are: $("$EPLOG" status "$ARRAY" --json)"; }
+is_displaced "[]"
+rm "$ARRAY/ssd0"
+mv "$ARRAY/ssd1" "$WORK/away"
+is_displaced "['ssd0', 'ssd1']"
+status=0
+"$EPLOG" status "$ARRAY" >"$WORK/out" || status=$?
+[ $status -eq 3 ] && grep -q 'ssd0 .*file removed' "$WORK/out" && grep -q 'ssd1 .*not at its path' "$WORK/out" ||
+  die "status ($status) says $(cat "$WORK/out")"
+"$EPLOG" scrub "$ARRAY" >/dev/null 2>"$WORK/err" || die "scrub: $(cat "$WORK/err")"
+grep -q 'warning: .*still has them: ssd0, ssd1' "$WORK/err" || die "scrub says $(cat "$WORK/err")"
+mv "$WORK/away" "$ARRAY/ssd1"
+is_displaced "['ssd0']"  # which parity replaces
+rm "$ARRAY/ssd1"         # and now it does not
+refused 1 'stays mounted.*ssd0, ssd1.*fail, replace and rebuild' "$EPLOG" umount "$MNT"
+for device in ssd0 ssd1; do
+  eplog fail "$ARRAY" $device
+  eplog replace "$ARRAY" $device "$ARRAY/$device"
+  wait_for "$WHOLE"
+done
+is_displaced "[]"
+verify
+rm "$ARRAY/log0"
+bounded 120 "$EPLOG" umount "$MNT" >/dev/null 2>"$WORK/err" || die "umount: $(cat "$WORK/err")"
+DAEMON=
+grep -q 'warning: log0 is not at .*/log0 any more' "$WORK/err" || die "umount says $(cat "$WORK/err")"
+start_daemon
+warned 'log0 is missing'
+verify
+eplog replace "$ARRAY" log0 "$ARRAY/log0"
+wait_for "$WHOLE"
+stop_daemon
+check_array
+
 say "== a blank disk in a dead one's slot, and whatever else is no good member"
 rm "$ARRAY/ssd1" && truncate -s $SSD_BYTES "$ARRAY/ssd1"
 start_daemon

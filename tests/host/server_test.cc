@@ -26,9 +26,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "control/control.h"
 #include "control/peer.h"
 #include "control/server_mark.h"
+#include "host/displaced.h"
 #include "host/fuse_mount.h"
 #include "host/mount_table.h"
 #include "tests/support/temp_dir.h"
@@ -448,6 +450,76 @@ TEST(DescribeServing, TellsOfAHeldMemberThatIsNotListed) {
   EXPECT_EQ(names, (std::vector<std::string>{"ssd0", "log0", "ssd1"}));
   EXPECT_EQ(told.at("members").back().at("path"), array.Member("ssd1").path);
   EXPECT_TRUE(told.at("members").back().contains("identity"));
+}
+
+// ---- members that are no more where they are looked for
+
+class Displaced : public testing::Test {
+ protected:
+  // Of this process, which has them open.
+  std::vector<DisplacedMember> Find() {
+    OneConnection server(ControlSocketPath(kUuid));
+    server.Answer(told_);
+    auto link = ConnectServer(array_.file);
+    EXPECT_TRUE(link.ok());
+    ::unlink(ControlSocketPath(kUuid).c_str());
+    return link.ok() ? FindDisplaced(link->client) : std::vector<DisplacedMember>();
+  }
+  [[nodiscard]] std::filesystem::path At(const char* name) const {
+    return array_.dir.path() / name;
+  }
+
+  Listed array_;
+  const FileDescriptor open_{::open(At("ssd0").c_str(), O_RDONLY | O_CLOEXEC)};
+  const Json told_ = DescribeServing(
+      array_.file, "/mnt", {array_.Member("ssd0"), array_.Member("ssd1")}, {array_.Member("log0")});
+};
+
+TEST_F(Displaced, NobodyWhileAllAreThere) {
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(Displaced, AFileThatWasRemoved) {
+  std::filesystem::remove(At("ssd0"));
+  const auto found = Find();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, "ssd0");
+  EXPECT_EQ(found[0].path, At("ssd0").string());
+  EXPECT_TRUE(found[0].removed);
+}
+
+TEST_F(Displaced, AnotherFileInItsPlace) {
+  array_.dir.Write("other", "x");
+  std::filesystem::rename(At("other"), At("ssd0"));
+  const auto found = Find();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found[0].removed);
+}
+
+TEST_F(Displaced, OneThatWasMovedIsNotRemoved) {
+  std::filesystem::rename(At("ssd0"), At("elsewhere"));
+  const auto found = Find();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_FALSE(found[0].removed);
+}
+
+TEST_F(Displaced, WhatTheArrayHoldsNoMoreIsNotAskedFor) {
+  std::filesystem::remove(At("log0"));
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(Displaced, AnOlderProcessDoesNotSay) {
+  std::filesystem::remove(At("ssd0"));
+  OneConnection server(ControlSocketPath(kUuid));
+  Json told = told_;
+  for (Json& member : told["members"]) {
+    member.erase("held");
+  }
+  server.Answer(told);
+  auto link = ConnectServer(array_.file);
+  ::unlink(ControlSocketPath(kUuid).c_str());
+  ASSERT_TRUE(link.ok());
+  EXPECT_TRUE(FindDisplaced(link->client).empty());
 }
 
 }  // namespace
