@@ -37,8 +37,10 @@ BESIDES = {"metadata": ["engine_tests"], "space": ["engine_tests"], "rings": ["e
            "frontend": ["serving_tests", "cli_tests"]}
 # What of a room only shows in the whole program: scripts of tests/e2e.
 TRIED_WHOLE = {room: ["cli_test.sh", "limits_test.sh", "spare_test.sh"] for room in sorted(NOT_TORTURED)}
-# Whatever a broken program has mounted or left running goes with the test that started it.
-ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+# Whatever a broken program has mounted or left running goes with the test that started it. Control sockets are named by
+# arrays, and arrays of tests are alike: those of one tree are not to be met in the other.
+ALONE = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
+         'mkdir -p /run/eplog && mount -t tmpfs -o mode=0700 sockets /run/eplog && exec "$@"', "sh"]
 SEEDS = 600
 RULES = ["universal.rules", "c_like.rules", "cpp.rules"]
 # Neither a comment nor what only says something to people or to the compiler.
