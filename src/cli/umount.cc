@@ -106,10 +106,9 @@ Status CheckLeavesEnough(ServerLink& link) {
   if (any_removed && gone > parity) {
     return Fail(ErrorCode::kTooManyFailures,
                 fmt::format("'{}' stays mounted: the files of {} were removed meanwhile, and it "
-                            "could not be opened "
-                            "again without them; give them new ones with eplog fail, replace and "
-                            "rebuild, one after "
-                            "the other. umount(8) gives them up",
+                            "could not be opened again without them; give them new ones with "
+                            "eplog fail, replace and rebuild, one after the other. umount(8) "
+                            "gives them up",
                             link.server.name, names));
   }
   Warn(kUmountVerb, fmt::format("{} not at {} any more: the next mount will not find {}",
