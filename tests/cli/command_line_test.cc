@@ -5,25 +5,12 @@
 #include <CLI/CLI.hpp>
 
 #include "terminal/console.h"
+#include "tests/cli/run_eplog.h"
 
 namespace eplog::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-struct Outcome {
-  int status;
-  std::string out;
-  std::string err;
-};
-
-Outcome RunWords(const Words& words) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int status = RunCommandLine(words);
-  return {status, ::testing::internal::GetCapturedStdout(),
-          ::testing::internal::GetCapturedStderr()};
-}
 
 Words Expand(Words words) {
   CLI::App app;
@@ -47,7 +34,7 @@ TEST(ExpandVerbs, ShortFormsAndAliases) {
 }
 
 TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
-  const Outcome typo = RunWords({"craete", "x"});
+  const Outcome typo = RunEplog({"craete", "x"});
   EXPECT_EQ(typo.status, kWrongUsage);
   EXPECT_EQ(typo.err,
             "eplog: there is no verb 'craete'; did you mean 'create'? there are: create, "
@@ -55,25 +42,25 @@ TEST(CommandLine, UnknownVerbsAreAnsweredWithWhatThereIs) {
             "status, commit, checkpoint, discard, buffers, fail, replace, spare, rebuild, check, "
             "scrub, inject, "
             "events, inspect, mttdl, trace, replay\n");
-  const Outcome below = RunWords({"volume", "frob", "x"});
+  const Outcome below = RunEplog({"volume", "frob", "x"});
   EXPECT_EQ(below.status, kWrongUsage);
   EXPECT_EQ(below.err,
             "eplog volume: there is no verb 'frob'; there are: create, list, resize, delete\n");
-  EXPECT_EQ(RunWords({}).status, kWrongUsage);
-  EXPECT_EQ(RunWords({"volume"}).status, kWrongUsage);
+  EXPECT_EQ(RunEplog({}).status, kWrongUsage);
+  EXPECT_EQ(RunEplog({"volume"}).status, kWrongUsage);
 }
 
 TEST(CommandLine, WrongArgumentsAreOneLine) {
   for (const Words& words : {Words{"create"}, Words{"mount", "a"}, Words{"mount", "a", "b", "c"},
                              Words{"status", "--jsno", "a"}, Words{"create", "a", "--level", "six"},
                              Words{"volume", "create", "a", "b"}, Words{"--frob"}}) {
-    const Outcome outcome = RunWords(words);
+    const Outcome outcome = RunEplog(words);
     EXPECT_EQ(outcome.status, kWrongUsage) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
     EXPECT_TRUE(outcome.err.starts_with("eplog")) << outcome.err;
     EXPECT_EQ(outcome.out, "");
   }
-  EXPECT_NE(RunWords({"status", "--jsno", "a"}).err.find("did you mean '--json'?"),
+  EXPECT_NE(RunEplog({"status", "--jsno", "a"}).err.find("did you mean '--json'?"),
             std::string::npos);
 }
 
@@ -82,17 +69,17 @@ TEST(CommandLine, EmptyArgumentsAreNamed) {
   for (const Words& words : {Words{"status", ""}, Words{"mount", "a", ""}, Words{"mount", "", "m"},
                              Words{"replace", "a", "ssd1", ""}, Words{"spare", "add", "a", ""},
                              Words{"assemble", "a", ""}}) {
-    const Outcome outcome = RunWords(words);
+    const Outcome outcome = RunEplog(words);
     EXPECT_EQ(outcome.status, kWrongUsage) << outcome.err;
     EXPECT_NE(outcome.err.find(" is empty: "), std::string::npos) << outcome.err;
   }
 }
 
 TEST(CommandLine, ArgumentsMayLookLikeVerbs) {
-  const Outcome outcome = RunWords({"volume", "create", "/no/such/array", "status", "1G"});
+  const Outcome outcome = RunEplog({"volume", "create", "/no/such/array", "status", "1G"});
   EXPECT_EQ(outcome.status, kFailed);
   EXPECT_NE(outcome.err.find("no array at /no/such/array"), std::string::npos) << outcome.err;
-  EXPECT_EQ(RunWords({"inspect", "/no/such", "checkpoint"}).status, kFailed);
+  EXPECT_EQ(RunEplog({"inspect", "/no/such", "checkpoint"}).status, kFailed);
 }
 
 TEST(CommandLine, EveryVerbHelpsWithAnExample) {
@@ -119,7 +106,7 @@ TEST(CommandLine, EveryVerbHelpsWithAnExample) {
                             Words{"trace", "generate"}}) {
     Words words = verb;
     words.emplace_back("--help");
-    const Outcome outcome = RunWords(words);
+    const Outcome outcome = RunEplog(words);
     EXPECT_EQ(outcome.status, kDone);
     EXPECT_NE(outcome.out.find("Example"), std::string::npos) << verb.front() << outcome.out;
     EXPECT_EQ(outcome.out.find("--test-"), std::string::npos) << "hidden options stay hidden";
@@ -127,7 +114,7 @@ TEST(CommandLine, EveryVerbHelpsWithAnExample) {
 }
 
 TEST(CommandLine, VersionIsShown) {
-  const Outcome outcome = RunWords({"--version"});
+  const Outcome outcome = RunEplog({"--version"});
   EXPECT_EQ(outcome.status, kDone);
   EXPECT_TRUE(outcome.out.starts_with("eplog ")) << outcome.out;
 }

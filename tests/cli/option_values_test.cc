@@ -3,32 +3,18 @@
 
 #include <optional>
 
-#include "cli/command_line.h"
 #include "cli/verb/option_types.h"
 #include "terminal/console.h"
+#include "tests/cli/run_eplog.h"
 
 namespace eplog::cli {
 namespace {
 
 using Words = std::vector<std::string>;
 
-struct Outcome {
-  int status;
-  std::string out;
-  std::string err;
-};
-
-Outcome Eplog(const Words& words) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int status = RunCommandLine(words);
-  return {status, ::testing::internal::GetCapturedStdout(),
-          ::testing::internal::GetCapturedStderr()};
-}
-
 // Wrong usage, and this line.
 void Refused(const Words& words, const std::string& line) {
-  const Outcome outcome = Eplog(words);
+  const Outcome outcome = RunEplog(words);
   EXPECT_EQ(outcome.status, kWrongUsage) << line;
   EXPECT_EQ(outcome.err, "eplog " + words.front() + ": " + line + "\n");
   EXPECT_EQ(outcome.out, "");
@@ -76,7 +62,7 @@ TEST(OptionValues, OfCreateAreRefusedWithTheMend) {
 TEST(OptionValues, OfCreateThatAreEmptyAreAsIfNotGiven) {
   const Words words = {"create",        "/proc/no", "--level",    "5", "--ssds", "3", "--logs", "",
                        "--device-size", "",         "--log-size", "",  "--name", ""};
-  EXPECT_EQ(Eplog(words).status, kFailed) << "nothing can be made there: that is all";
+  EXPECT_EQ(RunEplog(words).status, kFailed) << "nothing can be made there: that is all";
   Refused({"create", "/no/such/place", "--level", "5", "--ssds", ""},
           "--ssds is missing: a number makes that many member files, a list DEV,DEV,... takes "
           "devices");
@@ -106,18 +92,20 @@ TEST(OptionValues, OfReplayAreRefusedWithTheMend) {
   refuses("--policy", "raid0", ": there is no such policy; they are eplog, paper, md, pl");
   refuses("--fail", "ssd8", ": they are ssd0 to ssd7");
   refuses("--fail", "log0", ": they are ssd0 to ssd7");
+  Refused({"replay", "oltp", "--limit", "-1"}, "--limit: needs a whole number, not -1");
+  Refused({"replay", "oltp", "--seed", "0x10"}, "--seed: needs a whole number, not 0x10");
   Refused({"replay", "oltp", "--level", "9"},
           "--level is 5 or 6, or 7 or 8 for parity that survives three or four failures, not 9");
 }
 
 TEST(OptionValues, HelpIsGivenWhateverElseIsWrong) {
-  const Outcome outcome = Eplog({"create", "--chunk", "what", "--help"});
+  const Outcome outcome = RunEplog({"create", "--chunk", "what", "--help"});
   EXPECT_EQ(outcome.status, kDone) << outcome.err;
   EXPECT_NE(outcome.out.find("--chunk"), std::string::npos);
 }
 
 TEST(OptionValues, DefaultsAreShown) {
-  const std::string help = Eplog({"mount", "--help"}).out;
+  const std::string help = RunEplog({"mount", "--help"}).out;
   for (const char* shown : {"N|off=off", "TIME|off=1m", "TIME|off=30s"}) {
     EXPECT_NE(help.find(shown), std::string::npos) << shown << "\n" << help;
   }

@@ -4,26 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/command_line.h"
 #include "terminal/console.h"
+#include "tests/cli/run_eplog.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
 namespace {
-
-struct Outcome {
-  int status;
-  std::string out;
-  std::string err;
-};
-
-Outcome Eplog(const std::vector<std::string>& words) {
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  const int status = RunCommandLine(words);
-  return {status, ::testing::internal::GetCapturedStdout(),
-          ::testing::internal::GetCapturedStderr()};
-}
 
 std::string Contents(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -41,7 +27,7 @@ class TraceVerb : public ::testing::Test {
   }
   // Refused with one line that says `reason`, and no file is made.
   void Refused(const std::vector<std::string>& words, int status, const std::string& reason) {
-    const Outcome outcome = Eplog(words);
+    const Outcome outcome = RunEplog(words);
     EXPECT_EQ(outcome.status, status) << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
     EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
@@ -54,7 +40,7 @@ class TraceVerb : public ::testing::Test {
 };
 
 TEST_F(TraceVerb, StatTellsScriptsExactFigures) {
-  const Outcome outcome = Eplog({"trace", "stat", trace_, "--json", "--layout", "2+1"});
+  const Outcome outcome = RunEplog({"trace", "stat", trace_, "--json", "--layout", "2+1"});
   ASSERT_EQ(outcome.status, kDone) << outcome.err;
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json.at("format"), "msr");
@@ -76,20 +62,21 @@ TEST_F(TraceVerb, StatTellsScriptsExactFigures) {
 }
 
 TEST_F(TraceVerb, StatTellsPeopleTheSameAndDraws) {
-  const Outcome outcome = Eplog({"trace", "stat", trace_, "--picture", Path("p.svg")});
+  const Outcome outcome = RunEplog({"trace", "stat", trace_, "--picture", Path("p.svg")});
   ASSERT_EQ(outcome.status, kDone) << outcome.err;
   for (const char* fact : {"msr", "2 (a.0, a.1)", "20.0 KiB", "0.0% of 3 chunk writes"}) {
     EXPECT_NE(outcome.out.find(fact), std::string::npos) << fact << "\n" << outcome.out;
   }
   EXPECT_TRUE(Contents(Path("p.svg")).starts_with("<svg"));
-  EXPECT_EQ(Eplog({"trace", "stat", trace_, "--picture", Path("p.svg")}).status, kFailed)
+  EXPECT_EQ(RunEplog({"trace", "stat", trace_, "--picture", Path("p.svg")}).status, kFailed)
       << "a file that is there stays";
-  EXPECT_EQ(Eplog({"trace", "stat", trace_, "--picture", Path("p.svg"), "--force"}).status, kDone);
+  EXPECT_EQ(RunEplog({"trace", "stat", trace_, "--picture", Path("p.svg"), "--force"}).status,
+            kDone);
 }
 
 TEST_F(TraceVerb, StatWarnsAboutWhatItLeftOut) {
   const auto path = directory_.Write("bad.csv", std::string(kTrace) + "rubbish\n" + kTrace);
-  const Outcome outcome = Eplog({"trace", "stat", path, "--unordered", "--max-bad", "20%"});
+  const Outcome outcome = RunEplog({"trace", "stat", path, "--unordered", "--max-bad", "20%"});
   EXPECT_EQ(outcome.status, kDone);
   EXPECT_NE(outcome.err.find("left out 1 bad of 9 records; the first, number 5: 1 fields"),
             std::string::npos)
@@ -148,31 +135,32 @@ TEST_F(TraceVerb, BadInputIsOneLine) {
 }
 
 TEST_F(TraceVerb, ConvertSelectsWindowsAndVolumes) {
-  ASSERT_EQ(Eplog({"trace", "convert", trace_, "-o", Path("o"), "--to", "columns"}).status, kDone);
+  ASSERT_EQ(RunEplog({"trace", "convert", trace_, "-o", Path("o"), "--to", "columns"}).status,
+            kDone);
   EXPECT_EQ(Contents(Path("o")),
             "0 a.0 0 4096 w\n1000000 a.1 104857600 8192 r\n2000000 a.0 4096 4096 w\n"
             "3000000 a.0 9437184 4096 w\n");
-  ASSERT_EQ(Eplog({"trace", "convert", trace_, "-o", Path("w"), "--to", "col", "--begin", "1s",
-                   "--end", "3s"})
+  ASSERT_EQ(RunEplog({"trace", "convert", trace_, "-o", Path("w"), "--to", "col", "--begin", "1s",
+                      "--end", "3s"})
                 .status,
             kDone);
   EXPECT_EQ(Contents(Path("w")), "0 a.1 104857600 8192 r\n1000000 a.0 4096 4096 w\n");
-  ASSERT_EQ(Eplog({"trace", "convert", trace_, "-o", Path("v"), "--to", "msr", "--volume", "a.0",
-                   "--limit", "2"})
+  ASSERT_EQ(RunEplog({"trace", "convert", trace_, "-o", Path("v"), "--to", "msr", "--volume", "a.0",
+                      "--limit", "2"})
                 .status,
             kDone);
   EXPECT_EQ(Contents(Path("v")), "0,a,0,Write,0,4096,0\n20000000,a,0,Write,4096,4096,0\n");
 }
 
 TEST_F(TraceVerb, ConvertCompactsInOrder) {
-  ASSERT_EQ(
-      Eplog({"trace", "convert", trace_, "-o", Path("c"), "--to", "columns", "--compact"}).status,
-      kDone);
+  ASSERT_EQ(RunEplog({"trace", "convert", trace_, "-o", Path("c"), "--to", "columns", "--compact"})
+                .status,
+            kDone);
   EXPECT_EQ(Contents(Path("c")),
             "0 a.0 0 4096 w\n1000000 a.1 0 8192 r\n2000000 a.0 4096 4096 w\n"
             "3000000 a.0 1048576 4096 w\n");
   ASSERT_EQ(
-      Eplog({"trace", "convert", trace_, "-o", Path("m"), "--to", "columns", "--merge"}).status,
+      RunEplog({"trace", "convert", trace_, "-o", Path("m"), "--to", "columns", "--merge"}).status,
       kDone);
   EXPECT_EQ(Contents(Path("m")),
             "0 disk 0 4096 w\n1000000 disk 2097152 8192 r\n2000000 disk 4096 4096 w\n"
@@ -181,21 +169,21 @@ TEST_F(TraceVerb, ConvertCompactsInOrder) {
 
 TEST_F(TraceVerb, GenerateIsRepeatableAndPacks) {
   for (const char* name : {"a.zst", "b.zst"}) {
-    ASSERT_EQ(
-        Eplog({"trace", "gen", "oltp", "--limit", "3000", "--to", "blk", "-o", Path(name)}).status,
-        kDone);
+    ASSERT_EQ(RunEplog({"trace", "gen", "oltp", "--limit", "3000", "--to", "blk", "-o", Path(name)})
+                  .status,
+              kDone);
   }
   EXPECT_EQ(Contents(Path("a.zst")), Contents(Path("b.zst")));
-  const Outcome stat = Eplog({"trace", "stat", Path("a.zst"), "--json"});
+  const Outcome stat = RunEplog({"trace", "stat", Path("a.zst"), "--json"});
   ASSERT_EQ(stat.status, kDone) << stat.err;
   const auto json = nlohmann::json::parse(stat.out);
   EXPECT_EQ(json.at("requests"), 3000);
   EXPECT_EQ(json.at("format"), "blkparse");
   EXPECT_GT(json.at("operations").at("write").at("fua"), 0);
-  const Outcome direct = Eplog({"trace", "stat", "oltp", "--limit", "3000", "--json"});
+  const Outcome direct = RunEplog({"trace", "stat", "oltp", "--limit", "3000", "--json"});
   EXPECT_EQ(nlohmann::json::parse(direct.out).at("layouts"), json.at("layouts"))
       << "a profile is a trace, too";
-  const Outcome list = Eplog({"trace", "generate", "--list"});
+  const Outcome list = RunEplog({"trace", "generate", "--list"});
   EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 8);
 }
 

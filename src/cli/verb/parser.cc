@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/verb/wrong_value.h"
+#include "text/words.h"
 
 namespace eplog::cli {
 namespace {
@@ -17,6 +18,20 @@ void OrThrow(const Status& read) {
   if (!read.ok()) {
     throw WrongValue(read.error());
   }
+}
+
+// The library takes -1 for the largest number there is, and 010 for eight.
+Option Whole(CLI::Option* option) {
+  const auto read = [](std::string& text) -> std::string {
+    const auto value = ParseWhole(text);
+    if (text.empty() || value) {
+      text = value ? std::to_string(*value) : text;
+      return "";
+    }
+    return "needs a whole number, not " + text;
+  };
+  option->transform(CLI::Validator(read, ""));
+  return Option(*option);
 }
 
 }  // namespace
@@ -85,11 +100,11 @@ Option Parser::Add(const std::string& names, std::string& value, const std::stri
 }
 
 Option Parser::Add(const std::string& names, uint32_t& value, const std::string& help) const {
-  return Option(*app_->add_option(names, value, help));
+  return Whole(app_->add_option(names, value, help));
 }
 
 Option Parser::Add(const std::string& names, uint64_t& value, const std::string& help) const {
-  return Option(*app_->add_option(names, value, help));
+  return Whole(app_->add_option(names, value, help));
 }
 
 Option Parser::Add(const std::string& names, double& value, const std::string& help) const {
@@ -98,12 +113,12 @@ Option Parser::Add(const std::string& names, double& value, const std::string& h
 
 Option Parser::Add(const std::string& names, std::optional<uint32_t>& value,
                    const std::string& help) const {
-  return Option(*app_->add_option(names, value, help));
+  return Whole(app_->add_option(names, value, help));
 }
 
 Option Parser::Add(const std::string& names, std::optional<uint64_t>& value,
                    const std::string& help) const {
-  return Option(*app_->add_option(names, value, help));
+  return Whole(app_->add_option(names, value, help));
 }
 
 Option Parser::Add(const std::string& names, std::vector<std::string>& value,
