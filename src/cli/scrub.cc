@@ -1,6 +1,7 @@
 // eplog scrub: read everything that an array's devices hold, name what is wrong, and heal it on
 // request.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fstream>
 #include <functional>
@@ -12,7 +13,6 @@
 #include "cli/print_report.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
-#include "host/displaced.h"
 #include "host/scrub_mark.h"
 #include "host/session.h"
 #include "report/report_json.h"
@@ -103,12 +103,11 @@ Result<int> RunScrub(const ScrubCommand& command) {
                                      : Look(*file, request, offline, bar);
   bar.Finish();
   EPLOG_TRY(report);
-  if (auto link = ConnectServer(*file); link.ok()) {
-    if (const auto displaced = FindDisplaced(link->client); !displaced.empty()) {
-      Warn(kScrubVerb,
-           fmt::format("not at their paths any more, though the mounted array still has them: {}",
-                       NamesOf(displaced)));
-    }
+  if (const auto removed = report->find("files_removed"); removed != report->end()) {
+    const auto names = removed->get<std::vector<std::string>>();
+    Warn(kScrubVerb, fmt::format("the files of {} were removed, though the mounted array has them "
+                                 "open; replace them while it is mounted",
+                                 fmt::join(names, ", ")));
   }
   const bool mendable =
       report->value("problems_found", uint64_t{0}) > report->value("lost", uint64_t{0});

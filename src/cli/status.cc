@@ -2,13 +2,13 @@
 // from its disks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "cli/verb/read_status.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
-#include "host/displaced.h"
 #include "host/server.h"
 #include "host/spares.h"
 #include "report/status_json.h"
@@ -39,21 +39,17 @@ void FillPaths(const ArrayFile& file, Json& status) {
   }
 }
 
-// Of a served array: what its process has and nobody else would find.
-bool AddDisplaced(const ArrayFile& file, Json& status) {
-  auto link = ConnectServer(file);
-  if (!link.ok()) {
-    return false;
-  }
-  const std::vector<DisplacedMember> displaced = FindDisplaced(link->client);
-  for (const DisplacedMember& member : displaced) {
-    for (Json& device : status["devices"]) {
-      if (device.value("name", "") == member.name) {
-        device["displaced"] = member.removed ? "removed" : "elsewhere";
-      }
+// What a serving process has open and nobody else would find.
+bool MarkRemoved(Json& status) {
+  const std::vector<std::string> removed =
+      status.value("files_removed", std::vector<std::string>());
+  status.erase("files_removed");
+  for (Json& device : status["devices"]) {
+    if (std::find(removed.begin(), removed.end(), device.value("name", "")) != removed.end()) {
+      device["file_removed"] = true;
     }
   }
-  return !displaced.empty();
+  return !removed.empty();
 }
 
 constexpr size_t kRangesShown = 40;
@@ -122,8 +118,7 @@ Result<int> RunStatus(const StatusCommand& command) {
   EPLOG_TRY(status);
   FillPaths(*file, *status);
   AddSpares(*file, *status);
-  const bool served = status->at("array").value("pid", Json()).is_number();
-  const bool displaced = served && AddDisplaced(*file, *status);
+  const bool removed = MarkRemoved(*status);
   if (command.json) {
     PrintJson(*status);
   } else {
@@ -134,15 +129,16 @@ Result<int> RunStatus(const StatusCommand& command) {
     Print(table);
   }
   const std::string state = status->at("array").value("state", "");
-  return (state == "clean" || state == "active") && !displaced ? kDone : kDoneWithFindings;
+  return (state == "clean" || state == "active") && !removed ? kDone : kDoneWithFindings;
 }
 
 }  // namespace
 
 void AddStatus(Parser app, Run& run) {
   auto command = std::make_shared<StatusCommand>();
-  Parser verb =
-      app.AddVerb(kStatusVerb, "state, devices, exposure and traffic; exit status 3 if degraded");
+  Parser verb = app.AddVerb(kStatusVerb,
+                            "state, devices, exposure and traffic; exit status 3 if degraded or a "
+                            "member's file was removed");
   verb.Add("ARRAY", command->array, kArrayHelp).Required();
   verb.AddFlag("--json", command->json, kJsonHelp);
   verb.AddFlag("--lost", command->lost,

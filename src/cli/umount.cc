@@ -2,6 +2,7 @@
 // answers when all is durable; this waits for its end, so that the members are free when the
 // command returns. A mount whose process was killed is taken away.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,9 +20,9 @@
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
 #include "host/bounded_call.h"
-#include "host/displaced.h"
 #include "host/fuse_mount.h"
 #include "host/mount_table.h"
+#include "host/removed.h"
 #include "host/server.h"
 #include "host/typed_path.h"
 #include "terminal/console.h"
@@ -81,48 +82,57 @@ Status TellUnmounted(const Server& server, const OtherProcess& process) {
   return OkStatus();
 }
 
-// Members whose files were removed while the array was mounted end with its process. As long as it runs, each can be
-// replaced; with more of them gone than parity replaces, ending it would lose everything.
-Status CheckLeavesEnough(ServerLink& link) {
-  const std::vector<DisplacedMember> displaced = FindDisplaced(link.client);
-  if (displaced.empty()) {
+// Of the devices that are well, more than parity replaces end with the process, and each of them could be replaced as long
+// as it lives: not where the array is read only or has stopped, nor where too few are left anyway.
+bool RemovedLeaveTooFew(const Json& status, const std::vector<std::string>& removed) {
+  const Json& array = status.at("array");
+  const uint64_t parity = array.value("parity_chunks", uint64_t{0});
+  uint64_t out = 0;
+  uint64_t ending = 0;
+  for (const Json& device : status.at("devices")) {
+    const bool well = device.value("state", "") == "ok";
+    const auto name = device.value("name", "");
+    out += well ? 0 : 1;
+    ending += well && std::find(removed.begin(), removed.end(), name) != removed.end() ? 1 : 0;
+  }
+  const bool changeable = !array.value("read_only", false) && !array.contains("stopped_because");
+  return changeable && out <= parity && out + ending > parity;
+}
+
+// Members whose files were removed end with the process that has them open. They are asked
+// over a connection of their own: an answer that comes late is not to be taken for another.
+Status CheckLeavesEnough(const Server& server, const Connecting& connect) {
+  const std::vector<std::string> removed = FindRemoved(server);
+  if (removed.empty()) {
     return OkStatus();
   }
-  const std::string names = NamesOf(displaced);
-  const auto status = link.client.RequestSoon({{"verb", "status"}});
-  EPLOG_TRY(status);
-  uint64_t gone = 0;
-  for (const Json& device : status->at("devices")) {
-    const auto removed = [&](const DisplacedMember& member) {
-      return member.removed && member.name == device.value("name", "");
-    };
-    const bool spare = device.value("role", "") == "spare";
-    const bool well = device.value("state", "") == "ok";
-    gone += !spare && (!well || std::any_of(displaced.begin(), displaced.end(), removed)) ? 1 : 0;
+  auto asking = Connect(connect);
+  const auto status =
+      asking.ok() ? asking->client.RequestSoon({{"verb", "status"}}) : Fail(asking.error());
+  if (!status.ok()) {
+    return IsMounted(server) ? Status(Fail(status.error())) : OkStatus();
   }
-  const auto parity = status->at("array").value("parity_chunks", uint64_t{0});
-  const bool any_removed = std::any_of(displaced.begin(), displaced.end(),
-                                       [](const auto& member) { return member.removed; });
-  if (any_removed && gone > parity) {
+  const std::string names = fmt::format("{}", fmt::join(removed, ", "));
+  if (RemovedLeaveTooFew(*status, removed)) {
     return Fail(ErrorCode::kTooManyFailures,
-                fmt::format("'{}' stays mounted: the files of {} were removed meanwhile, and it "
-                            "could not be opened again without them; give them new ones with "
-                            "eplog fail, replace and rebuild, one after the other. umount(8) "
-                            "gives them up",
-                            link.server.name, names));
+                fmt::format("'{}' stays mounted: the files of {} were removed, and it could not be "
+                            "opened again without them; give them new ones with eplog fail, "
+                            "replace and rebuild, one after the other, or give them up with "
+                            "eplog umount --force",
+                            server.name, names));
   }
-  Warn(kUmountVerb, fmt::format("{} not at {} any more: the next mount will not find {}",
-                                names + (displaced.size() == 1 ? " is" : " are"),
-                                displaced.size() == 1 ? displaced.front().path : "their paths",
-                                displaced.size() == 1 ? "it" : "them"));
+  Warn(kUmountVerb,
+       fmt::format("the files of {} were removed: the next mount will be without them", names));
   return OkStatus();
 }
 
 // An array that had stopped, or stops while it is closed, is unmounted all the same: nothing more
 // can be done with it. An error nevertheless, since who writes, unmounts and goes on would take it
 // for durable.
-Status EndServing(ServerLink link, const Connecting& connect) {
-  EPLOG_TRY(CheckLeavesEnough(link));
+Status EndServing(ServerLink link, const Connecting& connect, bool force) {
+  if (!force) {
+    EPLOG_TRY(CheckLeavesEnough(link.server, connect));
+  }
   OtherProcess process(link.server.pid);
   auto closed = link.client.Request({{"verb", kUmountVerb}});
   for (int i = 0; i < kTriesInTurn && !closed.ok() && link.client.sent_away(); ++i) {
@@ -170,17 +180,17 @@ Status EndMount(const MountEntry& mount, const Error& unknown) {
 
 // What is mounted on this directory, whatever array that is: at the path from which it was mounted
 // may be another by now.
-Status UnmountDirectory(const MountEntry& mount) {
+Status UnmountDirectory(const MountEntry& mount, bool force) {
   const Connecting connect = [&] { return ConnectServerOf(mount); };
   auto link = Connect(connect);
-  return link.ok() ? EndServing(std::move(*link), connect) : EndMount(mount, link.error());
+  return link.ok() ? EndServing(std::move(*link), connect, force) : EndMount(mount, link.error());
 }
 
-Status UnmountArray(const ArrayFile& array, const std::string& typed) {
+Status UnmountArray(const ArrayFile& array, const std::string& typed, bool force) {
   const Connecting connect = [&] { return ConnectServer(array); };
   auto link = Connect(connect);
   if (link.ok()) {
-    return EndServing(std::move(*link), connect);
+    return EndServing(std::move(*link), connect, force);
   }
   if (link.error().code != ErrorCode::kNotFound) {
     return Fail(std::move(link).error());
@@ -197,15 +207,15 @@ Status UnmountArray(const ArrayFile& array, const std::string& typed) {
                     : EndMount(*mount, other.error());
 }
 
-Status Unmount(const std::string& typed) {
+Status Unmount(const std::string& typed, bool force) {
   CutMountsOfTheDying(kUmountVerb);
   const auto resolved = Bounded<std::string>(typed, [typed] { return ResolveMountpoint(typed); });
   if (const auto mount = resolved.ok() ? FindMountOn(*resolved) : std::nullopt) {
-    return UnmountDirectory(*mount);
+    return UnmountDirectory(*mount, force);
   }
   const auto array = FindArray(kUmountVerb, typed);
   if (array.ok()) {
-    return UnmountArray(*array, typed);
+    return UnmountArray(*array, typed, force);
   }
   const auto looked = LookAtArray(typed);
   const auto there = looked.ok() ? IsThere(looked->file) : Fail(looked.error());
@@ -218,13 +228,19 @@ Status Unmount(const std::string& typed) {
 }  // namespace
 
 void AddUmount(Parser app, Run& run) {
-  auto where = std::make_shared<std::string>();
+  struct Command {
+    std::string where;
+    bool force = false;
+  };
+  auto command = std::make_shared<Command>();
   Parser verb = app.AddVerb(kUmountVerb, "end a mount; returns when everything is durable");
-  verb.Add("DIR", *where, "where it is mounted, or the array").Required();
+  verb.Add("DIR", command->where, "where it is mounted, or the array").Required();
+  verb.AddFlag("-f,--force", command->force,
+               "also where members' files were removed meanwhile, more than parity replaces");
   verb.Footer("Example:\n  eplog umount ./mnt");
-  verb.OnChosen([where, &run] {
-    run = [where]() -> Result<int> {
-      EPLOG_TRY(Unmount(*where));
+  verb.OnChosen([command, &run] {
+    run = [command]() -> Result<int> {
+      EPLOG_TRY(Unmount(command->where, command->force));
       return kDone;
     };
   });

@@ -65,13 +65,16 @@ bool StopsOpening(const Error& error) {
          error.errno_value == ENFILE || error.errno_value == ENOMEM;
 }
 
-// Who serves an array has all of its members. One that has some of them, and not the others, may be what is left of a
-// process that has unmounted it and waits for a device that hangs, which can be for ever.
-Error WithWayOut(Error refused, const std::vector<std::string>& busy, size_t opened) {
-  if (refused.code == ErrorCode::kBusy && opened > 0) {
-    refused.message += fmt::format(
-        "; {} other members are free: should it hang, eplog mount --without {} goes on without {}",
-        opened, fmt::join(busy, " --without "), busy.size() == 1 ? "it" : "them");
+// Who serves an array holds more of its members than parity replaces. One that has fewer, while the others are free, may be
+// what is left of a process that has unmounted it and waits for a device that hangs, which can be for ever.
+Error WithWayOut(Error refused, const std::vector<std::string>& busy, const ArrayFile& array) {
+  // There are as many log devices as chunks of parity.
+  const auto parity = std::count_if(array.members.begin(), array.members.end(),
+                                    [](const auto& m) { return m.name.starts_with("log"); });
+  if (!busy.empty() && std::ssize(busy) <= parity) {
+    refused.message +=
+        fmt::format("; the others are free: should it hang, eplog mount --without {} goes on",
+                    fmt::join(busy, " --without "));
   }
   return refused;
 }
@@ -224,12 +227,14 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
   }
   std::optional<Error> refused;
   std::vector<std::string> busy;
+  bool only_busy = true;
   for (size_t i = 0; i < wanted.size(); ++i) {
     auto opened = EndOpening(openings[i], array.Locate(wanted[i]).string(), until);
     if (opened.ok()) {
       members.opened.push_back(WrapFile(loop, std::move(*opened), options));
       members.opened.back().name = wanted[i].name;
     } else if (StopsOpening(opened.error())) {
+      only_busy = only_busy && opened.error().code == ErrorCode::kBusy;
       refused = refused ? refused : opened.error();
       busy.push_back(wanted[i].name);
     } else {
@@ -241,7 +246,8 @@ Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
     }
   }
   if (refused) {
-    return Fail(WithWayOut(std::move(*refused), busy, members.opened.size()));
+    const bool others = only_busy && !members.opened.empty();
+    return Fail(others ? WithWayOut(std::move(*refused), busy, array) : std::move(*refused));
   }
   if (members.opened.empty() && members.read_only_below) {
     return FailReadOnlyBelow(array, members.left_out);

@@ -18,6 +18,7 @@
 #include "host/bounded_call.h"
 #include "host/device_content.h"
 #include "host/fuse_mount.h"
+#include "host/removed.h"
 #include "host/typed_path.h"
 #include "report/arguments.h"
 #include "report/plan_json.h"
@@ -68,6 +69,9 @@ Told ReadTold(const Json& json) {
     told.members.push_back({TextOf(member, "name"), TextOf(member, "path"), identity.ok()});
     if (identity.ok()) {
       told.held.push_back(*identity);
+    }
+    if (identity.ok() && member.value("held", false)) {
+      told.server.held.push_back({TextOf(member, "name"), TextOf(member, "path"), *identity});
     }
   }
   for (const Json& member : json.value("before", Json::array())) {
@@ -298,6 +302,20 @@ Result<Answering> WhoAnswers(const ArrayFile& file) {
   return Answering{std::move(asked->told.server), !serves};
 }
 
+namespace {
+
+void AddRemoved(const Server& server, const Json& request, Json& answer) {
+  const std::string verb = TextOf(request, "verb");
+  if ((verb != "status" && verb != "scrub") || !answer.is_object()) {
+    return;
+  }
+  if (auto removed = FindRemoved(server); !removed.empty()) {
+    answer["files_removed"] = std::move(removed);
+  }
+}
+
+}  // namespace
+
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress) {
   return InTurn<Result<Json>>([&](bool& away) -> Result<Json> {
@@ -307,6 +325,9 @@ Result<Json> AskServer(const ArrayFile& file, const Json& request,
     }
     auto answer = link->client.Request(request, progress);
     away = link->client.sent_away();
+    if (answer.ok()) {
+      AddRemoved(link->server, request, *answer);
+    }
     return answer;
   });
 }

@@ -20,12 +20,20 @@
 
 namespace eplog {
 
+// A device that an array holds, or held, by the name that its superblock gives it.
+struct HeldMember {
+  std::string name;
+  std::string path;
+  DeviceIdentity identity;
+};
+
 struct Server {
   int pid = 0;
   std::string directory;       // where it is mounted
   dev_t mount = 0;             // the number of what is mounted there; 0: it does not say
   std::filesystem::path file;  // the array.toml by which it was opened
   std::string name;
+  std::vector<HeldMember> held;  // when it was asked; empty: it does not say
 };
 
 // A connection to the process that serves an array.
@@ -54,7 +62,8 @@ struct Answering {
 // Errors as ControlClient::Connect.
 Result<Answering> WhoAnswers(const ArrayFile& file);
 
-// The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer.
+// The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer. To `status` and `scrub`
+// is added what that process cannot see: "files_removed", the names that FindRemoved finds, if there are any.
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
 
@@ -66,13 +75,6 @@ Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& 
 // be read again; and its file system takes it. Nothing is changed. Ends (see BoundedCall): `change`
 // refers to nothing that its caller could take away.
 Status CheckChangeable(const ArrayFile& file, std::function<void(ArrayFile&)> change);
-
-// A device that an array holds, or held, by the name that its superblock gives it.
-struct HeldMember {
-  std::string name;
-  std::string path;
-  DeviceIdentity identity;
-};
 
 // What a serving process tells of itself: the answer to the verb `serving`.
 Json DescribeServing(const ArrayFile& file, const std::string& directory,

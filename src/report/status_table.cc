@@ -102,10 +102,9 @@ std::string DeviceNotes(const Json& device, const DeviceStatus& counted) {
   if (Part(device, "failed_because").is_string()) {
     notes += fmt::format("{}{}", notes.empty() ? "" : ", ", Text(device, "failed_because"));
   }
-  if (const Json& displaced = Part(device, "displaced"); displaced.is_string()) {
-    notes += fmt::format("{}{}", notes.empty() ? "" : ", ",
-                         displaced == "removed" ? "file removed: replace it while mounted"
-                                                : "not at its path any more");
+  if (Part(device, "file_removed") == true) {
+    notes += notes.empty() ? "" : ", ";
+    notes += "its file was removed: replace it while mounted";
   }
   if (Part(device, "direct") == false) {
     notes += notes.empty() ? "not direct" : ", not direct";

@@ -92,8 +92,9 @@ TEST(OptionValues, OfReplayAreRefusedWithTheMend) {
   refuses("--policy", "raid0", ": there is no such policy; they are eplog, paper, md, pl");
   refuses("--fail", "ssd8", ": they are ssd0 to ssd7");
   refuses("--fail", "log0", ": they are ssd0 to ssd7");
-  Refused({"replay", "oltp", "--limit", "-1"}, "--limit: needs a whole number, not -1");
-  Refused({"replay", "oltp", "--seed", "0x10"}, "--seed: needs a whole number, not 0x10");
+  const std::string help = "; see 'eplog replay --help'";
+  Refused({"replay", "oltp", "--limit", "-1"}, "--limit: needs a whole number, not -1" + help);
+  Refused({"replay", "oltp", "--seed", "0x10"}, "--seed: needs a whole number, not 0x10" + help);
   Refused({"replay", "oltp", "--level", "9"},
           "--level is 5 or 6, or 7 or 8 for parity that survives three or four failures, not 9");
 }

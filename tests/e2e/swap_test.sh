@@ -142,32 +142,30 @@ done
 say "== members' files are removed while the array is mounted, and nobody had failed them"
 start_daemon
 fill
-is_displaced() { [ "$(status_value "[n for n in v if 'displaced' in v[n]]")" = "$1" ] || die "displaced are: $("$EPLOG" status "$ARRAY" --json)"; }
-is_displaced "[]"
-rm "$ARRAY/ssd0"
-mv "$ARRAY/ssd1" "$WORK/away"
-is_displaced "['ssd0', 'ssd1']"
+are_removed() { [ "$(status_value "[n for n in v if v[n].get('file_removed')]")" = "$1" ] || die "removed are: $("$EPLOG" status "$ARRAY" --json)"; }
+are_removed "[]"
+ln "$ARRAY/ssd1" "$WORK/kept"
+rm "$ARRAY/ssd0" "$ARRAY/ssd1"
+are_removed "['ssd0']"  # the other has a name still
 status=0
 "$EPLOG" status "$ARRAY" >"$WORK/out" || status=$?
-[ $status -eq 3 ] && grep -q 'ssd0 .*file removed' "$WORK/out" && grep -q 'ssd1 .*not at its path' "$WORK/out" ||
-  die "status ($status) says $(cat "$WORK/out")"
+[ $status -eq 3 ] && grep -q 'ssd0 .*file was removed' "$WORK/out" || die "status ($status) says $(cat "$WORK/out")"
+rm "$WORK/kept"  # more than parity replaces
+are_removed "['ssd0', 'ssd1']"
 "$EPLOG" scrub "$ARRAY" >/dev/null 2>"$WORK/err" || die "scrub: $(cat "$WORK/err")"
-grep -q 'warning: .*still has them: ssd0, ssd1' "$WORK/err" || die "scrub says $(cat "$WORK/err")"
-mv "$WORK/away" "$ARRAY/ssd1"
-is_displaced "['ssd0']"  # which parity replaces
-rm "$ARRAY/ssd1"         # and now it does not
+grep -q 'warning: the files of ssd0, ssd1 were removed' "$WORK/err" || die "scrub says $(cat "$WORK/err")"
 refused 1 'stays mounted.*ssd0, ssd1.*fail, replace and rebuild' "$EPLOG" umount "$MNT"
 for device in ssd0 ssd1; do
   eplog fail "$ARRAY" $device
   eplog replace "$ARRAY" $device "$ARRAY/$device"
   wait_for "$WHOLE"
 done
-is_displaced "[]"
+are_removed "[]"
 verify
 rm "$ARRAY/log0"
 bounded 120 "$EPLOG" umount "$MNT" >/dev/null 2>"$WORK/err" || die "umount: $(cat "$WORK/err")"
 DAEMON=
-grep -q 'warning: log0 is not at .*/log0 any more' "$WORK/err" || die "umount says $(cat "$WORK/err")"
+grep -q 'warning: the files of log0 were removed' "$WORK/err" || die "umount says $(cat "$WORK/err")"
 start_daemon
 warned 'log0 is missing'
 verify
@@ -175,6 +173,21 @@ eplog replace "$ARRAY" log0 "$ARRAY/log0"
 wait_for "$WHOLE"
 stop_daemon
 check_array
+
+say "== an array that can only be read is unmounted, whatever was removed"
+cp -a "$ARRAY" "$WORK/copy"
+bounded 120 "$EPLOG" mount "$WORK/copy" "$MNT" --read-only >/dev/null
+rm "$WORK/copy/ssd0" "$WORK/copy/ssd1"
+bounded 120 "$EPLOG" umount "$MNT" >/dev/null 2>"$WORK/err" || die "umount: $(cat "$WORK/err")"
+grep -q 'warning: the files of ssd0, ssd1 were removed' "$WORK/err" || die "umount says $(cat "$WORK/err")"
+rm -r "$WORK/copy"
+
+say "== and one that is not wanted any more, by force"
+cp -a "$ARRAY" "$WORK/copy"
+bounded 120 "$EPLOG" mount "$WORK/copy" "$MNT" >/dev/null
+rm -r "$WORK/copy"
+refused 1 'stays mounted.*umount --force' "$EPLOG" umount "$MNT"
+bounded 120 "$EPLOG" umount --force "$MNT" >/dev/null
 
 say "== a blank disk in a dead one's slot, and whatever else is no good member"
 rm "$ARRAY/ssd1" && truncate -s $SSD_BYTES "$ARRAY/ssd1"

@@ -30,9 +30,9 @@
 #include "control/control.h"
 #include "control/peer.h"
 #include "control/server_mark.h"
-#include "host/displaced.h"
 #include "host/fuse_mount.h"
 #include "host/mount_table.h"
+#include "host/removed.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog {
@@ -452,18 +452,19 @@ TEST(DescribeServing, TellsOfAHeldMemberThatIsNotListed) {
   EXPECT_TRUE(told.at("members").back().contains("identity"));
 }
 
-// ---- members that are no more where they are looked for
+// ---- members whose files were removed
 
-class Displaced : public testing::Test {
+class Removed : public testing::Test {
  protected:
   // Of this process, which has them open.
-  std::vector<DisplacedMember> Find() {
+  [[nodiscard]] std::vector<std::string> Find() { return Find(told_); }
+  [[nodiscard]] std::vector<std::string> Find(const Json& told) {
     OneConnection server(ControlSocketPath(kUuid));
-    server.Answer(told_);
+    server.Answer(told);
     auto link = ConnectServer(array_.file);
     EXPECT_TRUE(link.ok());
     ::unlink(ControlSocketPath(kUuid).c_str());
-    return link.ok() ? FindDisplaced(link->client) : std::vector<DisplacedMember>();
+    return link.ok() ? FindRemoved(link->server) : std::vector<std::string>();
   }
   [[nodiscard]] std::filesystem::path At(const char* name) const {
     return array_.dir.path() / name;
@@ -471,55 +472,54 @@ class Displaced : public testing::Test {
 
   Listed array_;
   const FileDescriptor open_{::open(At("ssd0").c_str(), O_RDONLY | O_CLOEXEC)};
+  const FileDescriptor lost_{::open(At("log0").c_str(), O_RDONLY | O_CLOEXEC)};
   const Json told_ = DescribeServing(
       array_.file, "/mnt", {array_.Member("ssd0"), array_.Member("ssd1")}, {array_.Member("log0")});
 };
 
-TEST_F(Displaced, NobodyWhileAllAreThere) {
+TEST_F(Removed, NobodyWhileAllAreThere) {
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(Displaced, AFileThatWasRemoved) {
+TEST_F(Removed, AFileWithoutAName) {
   std::filesystem::remove(At("ssd0"));
-  const auto found = Find();
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].name, "ssd0");
-  EXPECT_EQ(found[0].path, At("ssd0").string());
-  EXPECT_TRUE(found[0].removed);
+  EXPECT_EQ(Find(), std::vector<std::string>{"ssd0"});
 }
 
-TEST_F(Displaced, AnotherFileInItsPlace) {
+TEST_F(Removed, AlsoWhereAnotherTookItsName) {
   array_.dir.Write("other", "x");
   std::filesystem::rename(At("other"), At("ssd0"));
-  const auto found = Find();
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_TRUE(found[0].removed);
+  EXPECT_EQ(Find(), std::vector<std::string>{"ssd0"});
 }
 
-TEST_F(Displaced, OneThatWasMovedIsNotRemoved) {
+TEST_F(Removed, NotOneThatWasMoved) {
   std::filesystem::rename(At("ssd0"), At("elsewhere"));
-  const auto found = Find();
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_FALSE(found[0].removed);
+  EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(Displaced, WhatTheArrayHoldsNoMoreIsNotAskedFor) {
+TEST_F(Removed, NotOneThatHasAnotherName) {
+  std::filesystem::create_hard_link(At("ssd0"), At("kept"));
+  std::filesystem::remove(At("ssd0"));
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(Removed, NorOneThatIsOnlyCalledSo) {
+  std::filesystem::rename(At("ssd0"), At("ssd0 (deleted)"));
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(Removed, WhatTheArrayHoldsNoMoreIsNotAskedFor) {
   std::filesystem::remove(At("log0"));
   EXPECT_TRUE(Find().empty());
 }
 
-TEST_F(Displaced, AnOlderProcessDoesNotSay) {
+TEST_F(Removed, AnOlderProcessDoesNotSay) {
   std::filesystem::remove(At("ssd0"));
-  OneConnection server(ControlSocketPath(kUuid));
   Json told = told_;
   for (Json& member : told["members"]) {
     member.erase("held");
   }
-  server.Answer(told);
-  auto link = ConnectServer(array_.file);
-  ::unlink(ControlSocketPath(kUuid).c_str());
-  ASSERT_TRUE(link.ok());
-  EXPECT_TRUE(FindDisplaced(link->client).empty());
+  EXPECT_TRUE(Find(told).empty());
 }
 
 }  // namespace
