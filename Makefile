@@ -119,7 +119,7 @@ mutants:
 # Each hole that was closed, opened again.
 mends:
 	@scripts/packages.sh build run test
-	@python3 scripts/mends.py $(MEND)
+	@python3 scripts/mends.py $(MEND) --jobs $(JOBS)
 
 clean:
 	@if mountpoint -q mnt; then echo 'The array is mounted: make umount first.'; exit 1; fi

@@ -6,10 +6,13 @@ room's), "torture FIRST SEEDS", "e2e SCRIPT" or "blocking". Mends that are canar
 taken out, and caught, by the test torture_canaries. A text that is not found any more is an error: the code has moved, and
 the entry has to follow it.
 
-  mends.py [WORD]     only those whose sentence has the word
+  mends.py [WORD] [--jobs N]     only those whose sentence has the word
 """
+import argparse
+import concurrent.futures
 import json
 import os
+import queue
 import sys
 import time
 
@@ -52,7 +55,7 @@ def changed(mend):
 
 
 def usual_seconds(lane, tests):
-    """How long each takes while nothing is taken out; all must pass."""
+    """How long each takes while nothing is taken out, where others run beside it; all must pass."""
     usual = {}
     for test in tests:
         began = time.monotonic()
@@ -75,19 +78,37 @@ def is_noticed(lane, mend, texts, seconds):
 
 
 def main():
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
-    mends = [mend for mend in json.loads(LIST.read_text()) if word in mend["mend"]]
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("word", nargs="?", default="", help="only those whose sentence has it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    wanted = parser.parse_args()
+    mends = [mend for mend in json.loads(LIST.read_text()) if wanted.word in mend["mend"]]
     texts = [changed(mend) for mend in mends]
-    lane = Lane(0)
-    lane.prepare()
-    usual = usual_seconds(lane, sorted({mend["noticed_by"] for mend in mends}))
-    missed = []
-    for mend, without in zip(mends, texts):
-        noticed = is_noticed(lane, mend, without, usual[mend["noticed_by"]])
+    made = [Lane(number) for number in range(min(wanted.jobs, max(len(mends), 1)))]
+    for lane in made:
+        lane.prepare()
+    usual = usual_seconds(made[0], sorted({mend["noticed_by"] for mend in mends}))
+    lanes = queue.Queue()
+    for lane in made:
+        lanes.put(lane)
+
+    def judge(mend, without):
+        lane = lanes.get()
+        try:
+            noticed = is_noticed(lane, mend, without, usual[mend["noticed_by"]])
+        finally:
+            lanes.put(lane)
         say(f"{'noticed' if noticed else 'MISSED ':8} {mend['mend']}  ({mend['noticed_by']})")
-        missed += [] if noticed else [mend]
-    say(f"{len(mends) - len(missed)} of {len(mends)} noticed")
-    sys.exit(1 if missed or not mends else 0)
+        return noticed
+
+    with concurrent.futures.ThreadPoolExecutor(len(made)) as pool:
+        try:
+            noticed = list(pool.map(judge, mends, texts))
+        except SystemExit:
+            pool.shutdown(cancel_futures=True)
+            raise
+    say(f"{sum(noticed)} of {len(mends)} noticed")
+    sys.exit(0 if mends and all(noticed) else 1)
 
 
 if __name__ == "__main__":
