@@ -41,8 +41,13 @@ Task<void> ArrayImpl::CountRows(RowCounts& counts) {
   }
 }
 
-// Chunks of live log stripes that lie on this SSD and that no row names.
-Task<void> ArrayImpl::CountMembers(DeviceIndex ssd, uint64_t& count) {
+// Chunks of live log stripes, by the SSD that they lie on: all, and those that no row names.
+struct ArrayImpl::MemberCounts {
+  std::array<uint64_t, kMaxSsds> slots{};
+  std::array<uint64_t, kMaxSsds> unnamed{};
+};
+
+Task<void> ArrayImpl::CountMembers(MemberCounts& counts) {
   const Geometry& g = core_.geometry;
   std::vector<std::pair<LogStripeId, uint64_t>> live;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
@@ -57,10 +62,14 @@ Task<void> ArrayImpl::CountMembers(DeviceIndex ssd, uint64_t& count) {
       continue;
     }
     for (const LogStripeMember& member : core_.state->pending.View(live[at].first).members) {
+      if (!member.word.has_slot()) {
+        continue;
+      }
+      const uint8_t ssd = g.SsdOf(member.chunk).value;
       const RowWord row =
           core_.state->rows.Get(g.StripeOf(member.chunk), g.IndexInStripe(member.chunk));
-      count +=
-          g.SsdOf(member.chunk) == ssd && member.word.has_slot() && row.word != member.word ? 1 : 0;
+      ++counts.slots[ssd];
+      counts.unnamed[ssd] += row.word != member.word ? 1 : 0;
     }
   }
 }
@@ -102,9 +111,10 @@ Task<Status> ArrayImpl::PlanFail(DeviceIndex device, ChangePlan& plan) {
     RowCounts rows;
     Task<void> counting = CountRows(rows);
     co_await counting;
-    plan.chunks_losing_copy = rows.slots[device.value];
-    Task<void> members = CountMembers(device, plan.chunks_losing_copy);
-    co_await members;
+    MemberCounts members;
+    Task<void> counting_members = CountMembers(members);
+    co_await counting_members;
+    plan.chunks_losing_copy = rows.slots[device.value] + members.unnamed[device.value];
   }
   plan.after.devices_not_ok += was_ok ? 1 : 0;
   Conclude(plan.after, true);
@@ -164,11 +174,13 @@ Task<Status> ArrayImpl::PlanScrub(ChangePlan& plan) {
   RowCounts rows;
   Task<void> counting = CountRows(rows);
   co_await counting;
-  const PendingTable& pending = core_.state->pending;
+  MemberCounts members;
+  Task<void> counting_members = CountMembers(members);
+  co_await counting_members;
   const uint32_t logs = core_.geometry.m - core_.devices().logs_not_ok();
-  uint64_t chunks = pending.live_members() - pending.zeros() + pending.live_log_stripes() * logs;
+  uint64_t chunks = core_.state->pending.live_log_stripes() * logs;
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-    chunks += core_.members.live(DeviceIndex(i)) ? rows.slots[i] : 0;
+    chunks += core_.members.live(DeviceIndex(i)) ? rows.slots[i] + members.slots[i] : 0;
   }
   plan.read_bytes = chunks * core_.geometry.chunk_bytes;
   co_return OkStatus();

@@ -59,6 +59,26 @@ class PlanChange : public ::testing::Test {
     change.volume = volume;
     return Plan(change);
   }
+  void ExpectScrubReadsWhatIsPlanned(bool heal) {
+    const auto plan = Plan(Change());
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    const auto read_from_ssds = [this] {
+      uint64_t bytes = 0;
+      for (const DeviceStatus& device : test_->array->GetStatus().devices) {
+        bytes += device.role == DeviceRole::kSsd ? device.bytes_read : 0;
+      }
+      return bytes;
+    };
+    const uint64_t before = read_from_ssds();
+    const auto report = RunTask(test_->loop, test_->array->Scrub(heal, Progress()));
+    ASSERT_TRUE(report.ok());
+    const ArrayStatus status = test_->array->GetStatus();
+    const uint64_t log_bytes =
+        report->log_stripes_checked * status.parity_chunks * status.chunk_bytes;
+    const uint64_t read = read_from_ssds() - before + log_bytes;
+    EXPECT_GE(read, plan->read_bytes);
+    EXPECT_LE(read, plan->read_bytes + (report->metadata_blocks_checked + 1) * kBlockBytes);
+  }
   // The array stands as the plan said.
   void ExpectStands(const Standing& foretold) {
     const ArrayStatus status = test_->array->GetStatus();
@@ -184,24 +204,22 @@ TEST_F(PlanChange, DeletingAVolume) {
 
 // Metadata is read besides: a few blocks for each device.
 TEST_F(PlanChange, ScrubReadsSoMuch) {
-  const auto plan = Plan(Change());
-  ASSERT_TRUE(plan.ok()) << plan.error().message;
-  const auto read_from_ssds = [this] {
-    uint64_t bytes = 0;
-    for (const DeviceStatus& device : test_->array->GetStatus().devices) {
-      bytes += device.role == DeviceRole::kSsd ? device.bytes_read : 0;
-    }
-    return bytes;
-  };
-  const uint64_t before = read_from_ssds();
-  const auto report = RunTask(test_->loop, test_->array->Scrub(true, Progress()));
-  ASSERT_TRUE(report.ok());
-  const ArrayStatus status = test_->array->GetStatus();
-  const uint64_t log_bytes =
-      report->log_stripes_checked * status.parity_chunks * status.chunk_bytes;
-  const uint64_t read = read_from_ssds() - before + log_bytes;
-  EXPECT_GE(read, plan->read_bytes);
-  EXPECT_LE(read, plan->read_bytes + (report->metadata_blocks_checked + 1) * kBlockBytes);
+  ExpectScrubReadsWhatIsPlanned(true);
+}
+
+// What lay on it is not read any more, rows and pending chunks.
+TEST_F(PlanChange, ScrubReadsLessWithoutAnSsd) {
+  const uint64_t before = Plan(Change())->read_bytes;
+  uint32_t gone = 0;
+  while (PlanFail(gone)->chunks_losing_copy == 20) {
+    ++gone;  // nothing pending there
+    ASSERT_LT(gone, kSsdCount);
+  }
+  const uint64_t lost = PlanFail(gone)->chunks_losing_copy;
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(gone, "by hand")).ok());
+  ASSERT_EQ(test_->array->GetStatus().pending_chunks, 5U);
+  EXPECT_EQ(Plan(Change())->read_bytes, before - lost * kChunk);
+  ExpectScrubReadsWhatIsPlanned(false);
 }
 
 TEST_F(PlanChange, ReadOnlyOpeningTellsTheSame) {
