@@ -10,8 +10,10 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
@@ -367,6 +369,153 @@ TEST_F(ControlClientTest, WhatIsNoSocketOfOursIsSaidToBe) {
   EXPECT_NE(answer.error().message.find(path_), std::string::npos);
   const std::string long_path = directory_ / std::string(200, 'x');
   EXPECT_EQ(ControlRequest(long_path, {{"verb", "v"}}).error().code, ErrorCode::kIo);
+}
+
+// ---- servers that hang up early
+
+// Before anything was asked: with a word at parting, or without.
+TEST_F(ControlClientTest, WhoIsHungUpOnBeforeHeAskedIsToldWhy) {
+  const auto asked_late = [&](const std::string& word) {
+    ::unlink(path_.c_str());
+    const int listener = ListenAt(path_, 1);
+    auto client = ControlClient::Connect(path_);
+    EXPECT_TRUE(client.ok());
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    SendAll(fd, word);
+    ::close(fd);
+    ::close(listener);
+    return client->Request({{"verb", "v"}}).error();
+  };
+  const Error silent = asked_late("");
+  EXPECT_EQ(silent.code, ErrorCode::kIo);
+  EXPECT_EQ(silent.message, "the serving process hung up");
+  EXPECT_EQ(silent.errno_value, EPIPE);
+  const Error busy = asked_late("{\"ok\":false,\"error\":\"why\",\"code\":\"busy\"}\n");
+  EXPECT_EQ(busy.code, ErrorCode::kBusy);
+  EXPECT_EQ(busy.message, "why");
+  const Error half = asked_late("{\"ok\":");
+  EXPECT_EQ(half.message, "the serving process hung up") << "half a word is none";
+}
+
+// One who is about to end lets nobody in any more, and does what he has begun.
+TEST_F(ControlClientTest, OneThatLetsNobodyInAnyMoreIsWaitedFor) {
+  const ScriptedServer server(path_, [&](size_t, const std::string&) {
+    ::unlink(path_.c_str());
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // as long as his work takes
+    return std::string("{\"ok\":true}\n");
+  });
+  const auto answer =
+      ControlRequest(path_, {{"verb", "v"}}, {}, {.silence = std::chrono::milliseconds(100)});
+  EXPECT_TRUE(answer.ok()) << answer.error().message;
+}
+
+// ---- servers that are stopped or killed
+
+// Listens by the descriptor, and then does nothing.
+class Listener {
+ public:
+  explicit Listener(int fd, const std::string& mark_of = "") : pid_(::fork()) {
+    if (pid_ == 0) {
+      const bool good = ::listen(fd, 16) == 0 &&
+                        (mark_of.empty() || WriteServerMark(mark_of, 0).ok()) &&
+                        ::raise(SIGSTOP) == 0;
+      while (good) {
+        ::pause();
+      }
+      ::_exit(1);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  ~Listener() {
+    ::kill(pid_, SIGKILL);
+    EXPECT_EQ(::waitpid(pid_, nullptr, 0), pid_);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  // And not gone.
+  void Kill() const {
+    ::kill(pid_, SIGKILL);
+    siginfo_t info{};
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT), 0);
+  }
+  [[nodiscard]] std::string name() const { return "process " + std::to_string(pid_); }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST_F(ControlClientTest, WhoDoesNothingAnyMoreIsNamedAndNotWaitedFor) {
+  const int socket = BoundAt(path_);
+  const Listener killed(socket);
+  auto client = ControlClient::Connect(path_);
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ(client->pid(), killed.pid());
+  killed.Kill();
+  const std::string other = directory_ / "b.sock";
+  const int other_socket = BoundAt(other);
+  const Listener stopped(other_socket, other);
+  // While another waits whose queue is full.
+  std::vector<int> waiting;
+  const sockaddr_un address = AddressOf(other);
+  do {
+    waiting.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  } while (
+      ::connect(waiting.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  auto queued = std::async(std::launch::async, [&] {
+    return ControlRequest(other, {{"verb", "v"}});
+  });
+  const auto answer = client->Request({{"verb", "v"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kBusy);
+  EXPECT_EQ(answer.error().message, killed.name() +
+                                        " serves this array and was killed and does not end: the "
+                                        "kernel waits for a device of its that does not answer");
+  const auto not_let_in = queued.get();
+  ASSERT_FALSE(not_let_in.ok());
+  EXPECT_EQ(not_let_in.error().code, ErrorCode::kBusy);
+  EXPECT_EQ(not_let_in.error().message, stopped.name() +
+                                            " serves this array and is stopped; kill -CONT " +
+                                            std::to_string(stopped.pid()) + " lets it go on");
+  for (const int fd : waiting) {
+    ::close(fd);
+  }
+  ::close(socket);
+  ::close(other_socket);
+}
+
+// ---- whom a user believes
+
+TEST_F(ControlClientTest, AUserBelievesHimselfAndRoot) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root to become somebody else";
+  }
+  const auto believed = [&](uid_t owner) {
+    EXPECT_EQ(::chown(directory_.path().c_str(), owner, owner), 0);
+    ::chmod(directory_.path().c_str(), 0755);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(::setuid(65534) == 0 && CheckControlDirectory(path_).ok() ? 0 : 1);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status == 0;
+  };
+  EXPECT_TRUE(believed(65534));
+  EXPECT_TRUE(believed(0));
+  EXPECT_FALSE(believed(65533));
+}
+
+TEST_F(ControlClientTest, APathThatIsTooLongLeadsNowhere) {
+  const std::string longest = directory_ / std::string(108 - directory_.path().size() - 1, 'x');
+  const auto answer = ControlRequest(longest, {{"verb", "v"}});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().message, "control socket " + longest);
+  EXPECT_EQ(answer.error().errno_value, ENAMETOOLONG);
+  const auto shorter = ControlRequest(longest.substr(0, 107), {{"verb", "v"}});
+  EXPECT_EQ(shorter.error().code, ErrorCode::kNotFound) << "nobody is there, but it can be asked";
 }
 
 }  // namespace
