@@ -249,6 +249,53 @@ TEST(EventLines, AreNotWrittenIntoAFileThatIsAnothersNow) {
   EXPECT_EQ(LinesOf(directory / "log").size(), 1U);
 }
 
+// At a MiB the file is put aside.
+TEST(EventLines, FillAFileOfAMebibyte) {
+  for (const bool fits : {true, false}) {
+    const TemporaryDirectory directory;
+    const std::string path = directory / "log";
+    const std::string before((size_t{1} << 20) - (fits ? 1000 : 10), 'x');
+    std::ofstream(path) << before;
+    {
+      EventLog log(path, "", "tank", Patient());
+      log.Add(Example());
+    }
+    EXPECT_EQ(::access((path + ".1").c_str(), F_OK) == 0, !fits);
+    EXPECT_EQ(ReadText(path).size() > before.size(), fits);
+    EXPECT_NE(ReadText(path).find("it is gone"), std::string::npos);
+  }
+}
+
+// One who only wants to be called has no file, and the other way round.
+TEST(EventLines, GoWhereTheyAreWanted) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  {
+    EventLog log("", "echo \"$EPLOG_EVENT\" >> " + out, "tank", Patient());
+    log.Add(Example());
+    EXPECT_TRUE(Until([&] { return LinesOf(out).size() == 1; }));
+    EventLog neither("", "", "tank", Patient());
+    neither.Add(Example());
+  }
+  EXPECT_EQ(LinesOf(out), std::vector<std::string>{"corruption_lost"});
+}
+
+// A command that hangs is ended with the log, and what waits for it is forgotten.
+TEST(EventLines, AreNotToldAnyMoreOnceTheLogIsClosed) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  {
+    EventLog log(directory / "log", "echo told >> " + out + "; exec sleep 100000", "tank",
+                 Patient());
+    for (int i = 0; i < 3; ++i) {
+      log.Add(Example());
+    }
+    EXPECT_TRUE(Until([&] { return LinesOf(out).size() == 1; }));
+  }
+  EXPECT_EQ(LinesOf(out).size(), 1U);
+  EXPECT_EQ(LinesOf(directory / "log").size(), 3U);
+}
+
 // ---- work that nobody waits for
 
 TEST(SideThreads, DoOneAfterTheOtherAndAtTheEndAll) {

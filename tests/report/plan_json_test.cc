@@ -163,6 +163,17 @@ TEST_F(PlanJson, HalfAnIdentityIsRefused) {
   EXPECT_TRUE(array_.asked.empty());
 }
 
+TEST_F(PlanJson, WhyThereIsNoPlanIsSaid) {
+  EXPECT_EQ(Document({{"change", "fail"}, {"device", 2}}), "no such device");
+  EXPECT_EQ(Document({{"change", "fail"}, {"device", 1000}}), "no such device");
+  EXPECT_EQ(Document({{"change", "create"}}), "there are no plans for 'create'");
+  EXPECT_EQ(Document({{"change", "volume-delete"}, {"name", "none"}}), "no volume is called none");
+  Json request = Replacement();
+  request.erase("path");  // it is named by what was looked at
+  EXPECT_NE(Document(request).find(R"("replacement":{"path":"","size_bytes":8192})"),
+            std::string::npos);
+}
+
 TEST(IdentityJson, IsWhatRequestsHave) {
   EXPECT_EQ(IdentityToJson({true, 5, 6}).dump(), R"({"block":true,"device":5,"inode":6})");
 }

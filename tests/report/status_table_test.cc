@@ -174,6 +174,25 @@ TEST(WholeStatusTable, DevicesSayWhatIsWrongWithThem) {
   EXPECT_EQ(notes(), "1 read error, 2 write errors, 3 corrupt chunks, it was away, not direct");
 }
 
+TEST(WholeStatusTable, AFileThatWasRemovedIsToldWithItsMend) {
+  Json status = StatusToJson(DifferentStatus(), {});
+  Json& device = status["devices"][1];
+  const std::string mend = "its file was removed: replace it while mounted";
+  const auto ends = [&](const std::string& words) {
+    return StatusTable(status).find("0 us  " + words + "\n") != std::string::npos;
+  };
+  device["file_removed"] = false;
+  EXPECT_EQ(StatusTable(status).find(mend), std::string::npos);
+  device["file_removed"] = true;
+  EXPECT_TRUE(ends(mend)) << StatusTable(status);
+  device["direct"] = false;
+  EXPECT_TRUE(ends(mend + ", not direct")) << StatusTable(status);
+  device["failed_because"] = "it was away";
+  EXPECT_TRUE(ends("it was away, " + mend + ", not direct")) << StatusTable(status);
+  device["write_errors"] = 1;
+  EXPECT_TRUE(ends("1 write error, it was away, " + mend + ", not direct")) << StatusTable(status);
+}
+
 // ---- rebuilding
 
 ArrayStatus Rebuilding(uint64_t total_bytes, uint64_t left_bytes, uint64_t eta_seconds) {
