@@ -46,6 +46,18 @@ TEST(BoundedCall, WhatComesTooLateIsDestroyed) {
   EXPECT_EQ(*destroyed, 1);
 }
 
+TEST(BoundedCall, WhatALookFindsIsReturnedAndWhoDoesNotAnswerIsNamed) {
+  const auto found = Bounded<int>("/x", []() -> Result<int> { return 7; });
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(*found, 7);
+  const auto refused =
+      Bounded<int>("/x", []() -> Result<int> { return Fail(ErrorCode::kExists, "no"); });
+  EXPECT_EQ(refused.error().message, "no");
+  const Error late = DoesNotAnswer("/x/y").value();
+  EXPECT_EQ(late.code, ErrorCode::kDeviceFailed);
+  EXPECT_EQ(late.message, "/x/y does not answer: nothing came within 10 s");
+}
+
 // They are for the serving process, which takes them its own way; a thread that is left behind must
 // not be the one that dies of them.
 TEST(BoundedCall, TakesNoSignals) {

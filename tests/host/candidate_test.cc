@@ -50,6 +50,18 @@ TEST_F(Candidate, FilesThatTheArrayKeepsMayNot) {
   }
 }
 
+TEST_F(Candidate, WhyNotIsSaidInALine) {
+  const std::string own = dir_.path() / kArrayFileName;
+  EXPECT_EQ(CheckCandidate(file_, own).error().message,
+            own +
+                " is array.toml of 'demo' itself, which the array keeps beside its devices: give "
+                "another");
+  const std::string none = dir_.path() / "none";
+  const Status missing = CheckCandidate(file_, none);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().message, "cannot look at " + none);
+}
+
 TEST_F(Candidate, WhatTookTheNameIsNotTheOne) {
   const auto path = dir_.Write("new", "");
   const auto looked_at = *IdentifyDevice(path);

@@ -1,7 +1,17 @@
+// Which mounts are ours, and what becomes of paths on which nothing of ours is mounted.
 #include "host/mount_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "host/fuse_mount.h"
+#include "tests/support/temp_dir.h"
 
 namespace eplog {
 namespace {
@@ -33,6 +43,71 @@ TEST(MountTable, OtherWhiteSpaceBelongsToThePath) {
   EXPECT_EQ(entries[0].source, "/home/\fu");
   EXPECT_EQ(entries[1].directory, "/mnt/-");
   EXPECT_EQ(entries[1].source, "");
+}
+
+TEST(MountTable, OfThisProcessHoldsOnlyOurs) {
+  const TempDir dir;
+  for (const MountEntry& entry : ReadMountTable()) {
+    EXPECT_TRUE(entry.ours()) << entry.type;
+  }
+  EXPECT_FALSE(FindMountOn("/proc").has_value());
+  EXPECT_FALSE(FindMountOn(dir.path()).has_value());
+  EXPECT_FALSE(FindMountOf(dir.path()).has_value());
+  EXPECT_TRUE(MountDevicesOf(dir.path()).empty());
+  EXPECT_FALSE(MountIsDead(dir.path()));
+  EXPECT_FALSE(MountIsDead(dir.path() / "none"));
+}
+
+// ---- a place to mount on
+
+// No file system has these numbers.
+const dev_t kNobodys = makedev(0, 0xFFFFF);
+
+TEST(MountPlace, IsADirectoryWithoutLinks) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "real");
+  std::filesystem::create_directory_symlink("real", dir.path() / "link");
+  const std::string real = dir.path() / "real";
+  EXPECT_EQ(*ResolveMountpoint(dir.path() / "link"), real);
+  EXPECT_EQ(*ResolveMountpoint(real + "/"), real);
+  EXPECT_TRUE(PrepareMountpoint(real).ok());
+  const std::string none = dir.path() / "none";
+  EXPECT_EQ(ResolveMountpoint(none).error().message, "mount point " + none);
+  EXPECT_EQ(ResolveMountpoint(none).error().errno_value, ENOENT);
+  EXPECT_EQ(PrepareMountpoint(none).error().message, "mount point " + none);
+  EXPECT_EQ(PrepareMountpoint(none).error().errno_value, ENOENT);
+  const std::string file = dir.Write("file", "x");
+  const Status refused = PrepareMountpoint(file);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().message, "mount point " + file + " is not a directory");
+}
+
+TEST(MountPlace, WhereNothingOfOursIsMountedThereIsNothingToDo) {
+  const TempDir dir;
+  EXPECT_EQ(MountedDevice(dir.path()), 0U);
+  EXPECT_EQ(MountedDevice("/proc"), 0U) << "somebody else's";
+  EXPECT_TRUE(TakeMountAway(kNobodys, dir.path(), TakeAway::kIfUnused).ok());
+  EXPECT_TRUE(TakeMountAway(kNobodys, dir.path(), TakeAway::kAtOnce).ok());
+  EXPECT_TRUE(SyncMount(kNobodys, dir.path()));
+  EXPECT_FALSE(ConnectionOf(kNobodys).has_value());
+  EXPECT_FALSE(CutConnection(kNobodys));
+}
+
+// What is reached by the path of a mount is that mount, or what covers it.
+TEST(MountPlace, WhatCoversAMountIsNamed) {
+  const std::vector<MountLine> mounts = ReadMounts();
+  const auto proc = std::find_if(mounts.rbegin(), mounts.rend(),
+                                 [](const MountLine& mount) { return mount.directory == "/proc"; });
+  ASSERT_NE(proc, mounts.rend());
+  EXPECT_EQ(CoveredBy(*proc), "");
+  MountLine covered = *proc;
+  covered.id = 0xFFFFFFFF;
+  EXPECT_EQ(CoveredBy(covered), "proc '" + proc->source + "' at /proc");
+  covered.directory = "/proc/self";  // on which nothing is mounted
+  EXPECT_EQ(CoveredBy(covered), "proc '" + proc->source + "' at /proc");
+  covered.directory = "/";
+  EXPECT_EQ(CoveredBy(covered), "something else");
 }
 
 }  // namespace

@@ -9,8 +9,11 @@
 #include <chrono>
 #include <future>
 #include <optional>
+#include <string>
 #include <thread>
 
+#include "base/read_text.h"
+#include "report/json.h"
 #include "tests/support/no_threads.h"
 #include "tests/support/temp_dir.h"
 
@@ -50,6 +53,55 @@ TEST(ScrubMarkFile, TheNewestIsThereAtTheNextOpening) {
   }
   EXPECT_FALSE(ScrubMarkFile(In(directory)).newest());
   EXPECT_FALSE(std::filesystem::exists(ScrubMarkPath(In(directory))));
+}
+
+// As it is written: a later version reads it.
+TEST(ScrubMarkFile, HoldsEachFigureUnderItsName) {
+  const TempDir directory;
+  ScrubMark mark = At(5);
+  mark.healed = 2;
+  mark.lost = 1;
+  {
+    ScrubMarkFile marks(In(directory));
+    marks.Keep(mark);
+  }
+  const std::string text = ReadText(ScrubMarkPath(In(directory)));
+  EXPECT_EQ(text,
+            "{\"uuid\":\"00000000-0000-4000-8000-000000000001\",\"heal\":true,\"next_stripe\":5,"
+            "\"problems_found\":3,\"healed\":2,\"lost\":1}\n");
+  EXPECT_EQ(ScrubMarkPath(In(directory)), directory.path() / "scrub.json");
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "scrub.json.new"));
+  ScrubMarkFile again(In(directory));
+  EXPECT_EQ(again.newest(), mark);
+  ForgetScrubMark(In(directory));
+  EXPECT_FALSE(std::filesystem::exists(ScrubMarkPath(In(directory))));
+  ForgetScrubMark(In(directory));
+}
+
+// Half a mark, or another array's, is none: the scrub begins at the beginning.
+TEST(ScrubMarkFile, WhatIsNotWholeIsNoMark) {
+  const TempDir directory;
+  const Json whole = {{"uuid", In(directory).uuid}, {"heal", false}, {"next_stripe", 5},
+                      {"problems_found", 3},        {"healed", 2},   {"lost", 1}};
+  const auto found = [&](const std::string& text) {
+    directory.Write("scrub.json", text);
+    return ScrubMarkFile(In(directory)).newest();
+  };
+  ASSERT_TRUE(found(whole.dump()).has_value());
+  EXPECT_FALSE(found(whole.dump())->heal);
+  EXPECT_EQ(found(whole.dump())->next_stripe, 5U);
+  for (const auto& [key, value] : whole.items()) {
+    Json half = whole;
+    half.erase(key);
+    EXPECT_FALSE(found(half.dump()).has_value()) << "without " << key;
+    for (const Json& other : {Json("x"), Json(-1), Json(1.5), Json()}) {
+      half[key] = other;
+      EXPECT_FALSE(found(half.dump()).has_value()) << key << " " << other.dump();
+    }
+  }
+  for (const char* text : {"", "[]", "7", "garbled"}) {
+    EXPECT_FALSE(found(text).has_value()) << text;
+  }
 }
 
 TEST(ScrubMarkFile, WhereAnotherArrayIsByNowNothingIsWritten) {

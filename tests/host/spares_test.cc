@@ -201,5 +201,128 @@ TEST_F(Spares, FitBySize) {
   EXPECT_NE(TooSmall(geometry_, "/x", 5).find("has 5 bytes"), std::string::npos);
 }
 
+// ---- what is said of them
+
+TEST_F(Spares, WhatDoesNotFitIsToldWhatWould) {
+  EXPECT_EQ(TooSmall(geometry_, "/x", 5),
+            "/x is too small for every role: it has 5 bytes, and an SSD needs " +
+                std::to_string(geometry_.ssd_bytes()) + ", a log device " +
+                std::to_string(geometry_.log_bytes()));
+  ProbedDevice probed;
+  probed.size_bytes = 6;
+  EXPECT_EQ(TooSmallFor("ssd3", 70, "/a b", probed),
+            "/a b is too small for ssd3: it has 6 bytes and 70 are needed; give a larger one, or "
+            "make it larger: truncate -s 70 '/a b'");
+  probed.block = true;
+  EXPECT_EQ(TooSmallFor("log0", 70, "/x", probed),
+            "/x is too small for log0: it has 6 bytes and 70 are needed; give a larger one");
+  const SpareRoles log_only = RolesFor(geometry_, geometry_.ssd_bytes() - 1);
+  EXPECT_TRUE(log_only.log && log_only.any() && !log_only.ssd);
+}
+
+TEST_F(Spares, APlaceOfAMemberIsNoneForASpare) {
+  const auto ssd1 = dir_.path() / "ssd1";
+  EXPECT_TRUE(CheckNotListed(file_, dir_.path() / "s").ok());
+  const Status listed = CheckNotListed(file_, ssd1);
+  ASSERT_FALSE(listed.ok());
+  EXPECT_EQ(listed.error().code, ErrorCode::kExists);
+  EXPECT_EQ(listed.error().message,
+            ssd1.string() + " is where ssd1 of 'demo' is, or was: 'eplog replace " +
+                dir_.path().string() + " ssd1 " + ssd1.string() + "' puts another device there");
+}
+
+TEST_F(Spares, WhatIsFoundIsSaidInWords) {
+  const auto said = [&](const std::string& name) { return Identify(name).what; };
+  const std::string at = dir_.path().string() + "/";
+  WriteSpare("s");
+  dir_.WriteSparse("blank", kSsdBytes);
+  dir_.Write("data", "something");
+  const std::string no_spare = " is no spare of this array (any more): it holds ";
+  const std::string mend = "; 'eplog spare add --force' makes it one";
+  EXPECT_EQ(said("s"), "");
+  EXPECT_EQ(said("ssd2"), at + "ssd2 bears the superblock of ssd2");
+  EXPECT_EQ(said("blank"), at + "blank" + no_spare + "nothing" + mend);
+  EXPECT_EQ(said("data"), at + "data" + no_spare + "data" + mend);
+  EXPECT_EQ(said("none"), "there is no " + at + "none");
+  for (const char* name : {"s", "ssd2", "blank", "data"}) {
+    EXPECT_EQ(Identify(name).identity, *IdentifyDevice(at + name)) << name;
+  }
+  EXPECT_TRUE(BearsMember(file_, at + "ssd2"));
+  EXPECT_FALSE(BearsMember(file_, at + "s"));
+  EXPECT_FALSE(BearsMember(file_, at + "data"));
+}
+
+TEST_F(Spares, AnyMemberIsTheFirstThatCanBeRead) {
+  EXPECT_EQ(AnyMember(file_)->DeviceName(), "ssd0");
+  WriteSpare("ssd0");  // one that lies where a member was
+  dir_.Write("ssd1", "something");
+  EXPECT_EQ(AnyMember(file_)->DeviceName(), "ssd2");
+  std::filesystem::remove(dir_.path() / "ssd2");
+  std::filesystem::remove(dir_.path() / "log0");
+  std::filesystem::remove(dir_.path() / "ssd0");
+  const auto none = AnyMember(file_);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(none.error().message, "no member of 'demo' can be read");
+  Superblock foreign = Member(0, 0, MemberState::kOk, 5);
+  foreign.array_uuid = UuidOf(0xB);
+  Write("ssd1", foreign);
+  EXPECT_EQ(AnyMember(file_).error().message, file_.file.string() + " names array " + file_.uuid +
+                                                  ", and " + (dir_.path() / "ssd1").string() +
+                                                  " belongs to " + UuidToString(UuidOf(0xB)) +
+                                                  "; 'eplog assemble' finds what belongs together");
+}
+
+TEST_F(Spares, LogOfALongerLifeIsNamed) {
+  Write("later", Member(3, 3, MemberState::kOk, 9));
+  Write("ssd1", Member(1, 1, MemberState::kOk, 8));  // the newest of all counts
+  const auto path = dir_.path() / "later";
+  const auto probed = ProbeDevice(path);
+  ASSERT_TRUE(probed.ok());
+  EXPECT_EQ(CheckNoLaterLog(file_, path, *probed).error().message,
+            path.string() +
+                " was log0 of a copy of 'demo' that went on longer, and what its log holds could "
+                "be taken for this one's: overwrite it with zeros first");
+  Write("ssd1", Member(1, 1, MemberState::kOk, 9));
+  EXPECT_TRUE(CheckNoLaterLog(file_, path, *probed).ok());
+}
+
+// What joined is a member in the table, not a spare; the others are counted anew.
+TEST_F(Spares, AreAddedToADocumentThatHasNone) {
+  WriteSpare("s");
+  Write("joined", Member(1, 0x50, MemberState::kJoining, 7));
+  dir_.Write("data", "something");
+  file_.spares = {"joined", "s", "data"};
+  Json status = {{"devices", {{{"name", "ssd0"}, {"role", "ssd"}}}}};
+  AddSpares(file_, status);
+  ASSERT_EQ(status["devices"].size(), 3U);
+  EXPECT_EQ(status["devices"][0]["name"], "ssd0");
+  const Json& spare = status["devices"][1];
+  EXPECT_EQ(spare["name"], "spare0");
+  EXPECT_EQ(spare["role"], "spare");
+  EXPECT_EQ(spare["state"], "ok");
+  EXPECT_EQ(spare["path"], (dir_.path() / "s").string());
+  EXPECT_EQ(spare["size_bytes"], kSsdBytes);
+  EXPECT_FALSE(spare.contains("failed_because"));
+  const Json& other = status["devices"][2];
+  EXPECT_EQ(other["name"], "spare1");
+  EXPECT_EQ(other["state"], "missing");
+  EXPECT_EQ(other["failed_because"], Identify("data").what);
+  EXPECT_EQ(other["size_bytes"], 9);
+  AddSpares(file_, status);
+  EXPECT_EQ(status["devices"].size(), 3U) << "whoever serves knows them already";
+}
+
+// One that joined in an earlier epoch than what is listed, and one that is of another place.
+TEST_F(Spares, TheOneThatJoinedLastIsTheMember) {
+  Write("s", Member(1, 0x50, MemberState::kOk, 4));
+  file_.spares = {"s"};
+  EXPECT_EQ(WithJoinedSpares(file_).members, file_.members);
+  Write("s", Member(1, 0x50, MemberState::kOk, 5));
+  EXPECT_EQ(WithJoinedSpares(file_).members, file_.members) << "of the same age: as it is listed";
+  Write("ssd1", Member(2, 2, MemberState::kOk, 9));  // ssd2 lies there by now
+  EXPECT_EQ(WithJoinedSpares(file_).members[1].path, "s");
+}
+
 }  // namespace
 }  // namespace eplog

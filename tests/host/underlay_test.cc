@@ -193,5 +193,66 @@ TEST_F(Underlay, CirclesEnd) {
   EXPECT_EQ(Way(Block(4001, 1), kOther), std::nullopt);
 }
 
+// Where neither is a loop device nor a disk of its own: what it says of itself is believed.
+TEST_F(Underlay, WhatTheKernelDoesNotTellWholeLeadsNowhere) {
+  const fs::path file = dir_.Write("file", "x");
+  AddLoop(3, "");
+  EXPECT_EQ(Way(Block(7, 3), FileSystemOf(file)), std::nullopt) << "no backing file";
+  const fs::path part = AddBlock("sdb/sdb1", 4003, 1);
+  Write(part / "partition", "1\n");
+  Write(part.parent_path() / "dev", "garbled\n");
+  EXPECT_EQ(Way(Block(4003, 1), FileSystemOf(file)), std::nullopt) << "a disk without a number";
+  AddLoop(5, file);
+  Write(part.parent_path() / "dev", "7:5\n");
+  EXPECT_EQ(Way(Block(4003, 1), FileSystemOf(file)), "sdb1 on loop5");
+}
+
+// Of two mounts of one file system, the one by which the file is reached.
+TEST_F(Underlay, AMountIsKnownByItsNumberOrElseByItsFileSystem) {
+  const fs::path upper = dir_.path() / "upper";
+  fs::create_directories(upper);
+  const std::string overlay = " 1 0:50 / /mnt/o rw - overlay overlay rw,upperdir=" + upper.string();
+  AddMount("76" + overlay + "/none");
+  AddMount("77" + overlay);
+  EXPECT_EQ(Way(FileOn(makedev(0, 50), 77), FileSystemOf(upper)), "overlay") << "the last option";
+  EXPECT_EQ(Way(FileOn(makedev(0, 50), 76), FileSystemOf(upper)), std::nullopt);
+  EXPECT_EQ(Way(FileOn(makedev(0, 50)), FileSystemOf(upper)), std::nullopt) << "the first";
+  EXPECT_EQ(Way(FileOn(makedev(0, 51)), FileSystemOf(upper)), std::nullopt);
+  AddMount("78 1 0:52 / /mnt/p rw - other overlay rw,upperdir=" + upper.string());
+  EXPECT_EQ(Way(FileOn(makedev(0, 52), 78), FileSystemOf(upper)), std::nullopt) << "no overlay";
+}
+
+TEST_F(Underlay, ASpareOfAnArrayBetweenCountsToo) {
+  const fs::path spare = dir_.Write("spare", "x");
+  dir_.Write("array.toml",
+             "uuid = \"6a1f1a6e-3e5c-4a55-8f2d-4c6f6b1f0c11\"\nname = \"other\"\n"
+             "[[member]]\nname = \"ssd0\"\npath = \"/nowhere\"\n"
+             "[[spare]]\npath = \"spare\"\n");
+  const std::string source = dir_.path().string();
+  AddMount("2 1 0:60 / /mnt/a rw - fuse.eplog " + source + " rw");
+  EXPECT_EQ(Way(FileOn(makedev(0, 60)), FileSystemOf(spare)), "array " + source);
+  AddLoop(3, "/mnt/a/b/file (deleted)");
+  EXPECT_EQ(Way(Block(7, 3), FileSystemOf(spare)), "loop3 on array " + source);
+}
+
+TEST_F(Underlay, APlaceIsAFileOnItsMountOrABlockDevice) {
+  const fs::path file = dir_.Write("file", "x");
+  struct stat info {};
+  ASSERT_EQ(::stat(file.c_str(), &info), 0);
+  const auto place = PlaceOf(file);
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place->identity, (DeviceIdentity{false, info.st_dev, info.st_ino}));
+  EXPECT_NE(place->mount_id, 0U);
+  const std::string none = dir_.path() / "none";
+  EXPECT_EQ(PlaceOf(none).error().message, "cannot look at " + none);
+  EXPECT_EQ(PlaceOf(none).error().errno_value, ENOENT);
+  const std::string node = dir_.path() / "node";
+  if (::mknod(node.c_str(), S_IFBLK | 0600, makedev(4003, 77)) != 0) {
+    GTEST_SKIP() << "needs root: device nodes";
+  }
+  EXPECT_EQ(PlaceOf(node)->identity, (DeviceIdentity{true, makedev(4003, 77), 0}));
+  EXPECT_EQ(PlaceOf(node)->mount_id, 0U);
+}
+
 }  // namespace
 }  // namespace eplog

@@ -1,0 +1,143 @@
+// What a process may take of the machine, each time in a process of its own, which gets the limits.
+#include "host/limits.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tests/support/temp_dir.h"
+
+namespace eplog {
+namespace {
+
+// What `ask` says there.
+std::string Beside(const std::function<std::string()>& ask) {
+  int ends[2] = {};
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string said = ask();
+    ::_exit(::write(ends[1], said.data(), said.size()) < 0 ? 1 : 0);
+  }
+  ::close(ends[1]);
+  std::string said;
+  for (char c = 0; ::read(ends[0], &c, 1) == 1;) {
+    said += c;
+  }
+  ::close(ends[0]);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  return said;
+}
+
+void Limit(int resource, rlim_t now, rlim_t most) {
+  const rlimit limit{now, most};
+  if (::setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) {
+    ::_exit(7);
+  }
+}
+
+std::string Said(const Status& status) {
+  return status.ok()
+             ? "ok"
+             : std::string(ErrorCodeName(status.error().code)) + ": " + status.error().message;
+}
+
+// ---- memory
+
+TEST(Limits, BuffersTakeAQuarterOfWhatThereIs) {
+  const uint64_t unlimited = MostBufferBytes();
+  const auto machine = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  EXPECT_GT(unlimited, 0U);
+  EXPECT_LE(unlimited, machine / 4) << "a control group may leave less";
+  const auto of = [](rlim_t bytes) {
+    return Beside([bytes] {
+      Limit(RLIMIT_AS, bytes, RLIM_INFINITY);
+      return std::to_string(MostBufferBytes());
+    });
+  };
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
+  const uint64_t least = unlimited;  // a quarter of all other limits
+  EXPECT_EQ(of(least), std::to_string(least / 4));
+#endif
+  EXPECT_EQ(of(RLIM_INFINITY), std::to_string(unlimited));
+}
+
+// ---- open files
+
+ArrayFile Listing(size_t members, size_t spares) {
+  ArrayFile file;
+  for (size_t i = 0; i < members; ++i) {
+    file.members.push_back({"ssd" + std::to_string(i), "s" + std::to_string(i)});
+  }
+  file.spares.resize(spares, "x");
+  return file;
+}
+
+// What it may have open then.
+std::string RoomFor(const ArrayFile& file, rlim_t now, rlim_t most) {
+  return Beside([&] {
+    Limit(RLIMIT_NOFILE, now, most);
+    const std::string said = Said(MakeRoomForDescriptors(file));
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return said + ", " + std::to_string(limit.rlim_cur);
+  });
+}
+
+TEST(Limits, OpenFilesAreRaisedAsFarAsTheyMayBe) {
+  const ArrayFile small = Listing(4, 0);
+  EXPECT_EQ(RoomFor(small, 64, 1000), "ok, 1000");
+  EXPECT_EQ(RoomFor(small, 1000, 1000), "ok, 1000");
+  if (RoomFor(small, 64, 70000).empty()) {
+    GTEST_SKIP() << "needs 70,000 open files, or root";
+  }
+  EXPECT_EQ(RoomFor(small, 64, 70000), "ok, 65536") << "nobody needs more";
+  EXPECT_EQ(RoomFor(small, 66000, 70000), "ok, 66000") << "and nothing is taken away";
+}
+
+// Each device has one, and 32 are for all else.
+TEST(Limits, TooFewOpenFilesAreSaidToBe) {
+  const ArrayFile file = Listing(20, 3);
+  EXPECT_EQ(RoomFor(file, 55, 55), "ok, 55");
+  EXPECT_EQ(RoomFor(file, 40, 55), "ok, 55");
+  EXPECT_EQ(RoomFor(file, 54, 54),
+            "no space: this process may have 54 files open, and to serve this array takes 55: "
+            "raise that limit (ulimit -n), 54");
+}
+
+// ---- sizes of files
+
+TEST(Limits, MembersThatCouldNotBeWrittenToTheirEndsAreNamed) {
+  const TempDir dir;
+  ArrayFile file;
+  file.file = dir.path() / "array.toml";
+  file.members = {{"ssd0", "ssd0"}, {"ssd1", "ssd1"}, {"ssd2", "none"}, {"log0", "log0"}};
+  dir.WriteSparse("ssd0", 64 << 10);
+  dir.WriteSparse("ssd1", 96 << 10);
+  std::filesystem::create_directory(dir.path() / "log0");
+  const auto with = [&](rlim_t bytes) {
+    return Beside([&] {
+      Limit(RLIMIT_FSIZE, bytes, RLIM_INFINITY);
+      return Said(CheckFileSizes(file));
+    });
+  };
+  EXPECT_EQ(with(RLIM_INFINITY), "ok");
+  EXPECT_EQ(with(96 << 10), "ok") << "to the last byte";
+  EXPECT_EQ(with((96 << 10) - 1),
+            "unsupported: " + (dir.path() / "ssd1").string() +
+                " has 96 KiB, and this process may write files up to 95 KiB only (ulimit -f): "
+                "raise that");
+  EXPECT_EQ(with(1024).find("unsupported: " + (dir.path() / "ssd0").string()), 0U);
+  file.members.erase(file.members.begin(), file.members.begin() + 2);
+  EXPECT_EQ(with(1024), "ok") << "what is no file, or is not there, is another's concern";
+}
+
+}  // namespace
+}  // namespace eplog
