@@ -220,6 +220,16 @@ TEST_F(StuckRebuild, TriesAgainWhatMayHaveBeenForTheMomentOnly) {
   EXPECT_EQ(test_.array->GetStatus().rebuild_lost_bytes, 0U);
 }
 
+// Each try reads all of them: after an hour there is one every ten minutes. That is work for nobody,
+// and no reason to give up.
+TEST_F(StuckRebuild, IsTriedEveryTenMinutesInTheEnd) {
+  const uint64_t reads = test_.counter(2).counters().reads;
+  test_.Sleep(3'600'000'000);
+  EXPECT_GE(test_.counter(2).counters().reads - reads, 3 * kWrong);
+  EXPECT_LE(test_.counter(2).counters().reads - reads, 7 * 3 * kWrong);
+  EXPECT_EQ(test_.array->GetStatus().rebuild_lost_bytes, kWrong * kChunk);
+}
+
 // Trimming the row lets go of it as well as writing it does.
 TEST_F(StuckRebuild, EndsSoonAfterWhatHeldItUpIsTrimmed) {
   ASSERT_TRUE(

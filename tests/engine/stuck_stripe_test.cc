@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "runtime/task_group.h"
@@ -220,6 +221,53 @@ TEST_F(StuckStripe, SoManyThatNothingHelpsAreNoWork) {
   lost_.clear();
   WriteElsewhere(2000);
   ExpectContent();
+}
+
+// What nobody waits for is tried once a second, and the idle array has rest in between.
+TEST_F(StuckStripe, IsCommittedInVainOnceASecond) {
+  ASSERT_TRUE(test_.Close().ok());
+  test_.shape().commit = {.idle_us = 1'000'000};
+  test_.Open();
+  LoseStripes(3);
+  WriteIntoThem();
+  test_.Sleep(10'000'000);
+  ASSERT_NE(test_.array->GetStatus().pending_chunks, 0U);
+  const uint64_t reads = test_.counter(0).counters().reads;
+  test_.Sleep(100'000'000);
+  EXPECT_GE(test_.counter(0).counters().reads - reads, 50U);
+  EXPECT_LE(test_.counter(0).counters().reads - reads, 100 * 30U);
+}
+
+// Who is refused is told which stripe it is, and the owner what to do: once, however many are.
+TEST_F(StuckStripe, WhoIsRefusedIsToldWhy) {
+  ASSERT_TRUE(test_.Close().ok());
+  std::vector<std::string> told;
+  test_.shape().on_event = [&told](const ArrayEvent& event) {
+    if (event.kind == EventKind::kCommitBehind && event.text.starts_with("writes are refused")) {
+      told.push_back(event.text);
+    }
+  };
+  test_.Open();
+  LoseStripes(350);
+  uint64_t refused = 0;
+  for (uint64_t chunk = 0; chunk < kSize / kChunk; ++chunk) {
+    if (HasLost(chunk / 3) && !lost_.contains(chunk)) {
+      const Status written = test_.Write(volume_, chunk * kChunk, RandomBytes(random_, kChunk));
+      if (!written.ok()) {
+        ++refused;
+        EXPECT_NE(written.error().message.find("parity commit of stripe "), std::string::npos)
+            << written.error().message;
+      }
+    }
+  }
+  EXPECT_GT(refused, 1U);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("for want of log: parity commit of stripe "), std::string::npos)
+      << told[0];
+  EXPECT_TRUE(
+      told[0].ends_with("; write such stripes anew as a whole, or punch them, and it goes on"))
+      << told[0];
+  test_.Kill();
 }
 
 }  // namespace
