@@ -122,7 +122,12 @@ class ControlServer::Impl {
   Task<void> Accept();
   void AcceptAll();
   enum class Room : uint8_t { kThere, kSoon, kNone };
-  Room MakeRoom();
+  struct Place {
+    Room room;
+    Connection* leaves = nullptr;  // who has to go for it
+  };
+  Place FindPlace();
+  static void SendAway(Connection& connection);
   Task<void> Serve(Connection& connection);
   Task<bool> ReadLine(Connection& connection, std::string& line);
   Task<void> Answer(Connection& connection, std::string line);
@@ -160,8 +165,8 @@ Task<void> ControlServer::Impl::Accept() {
 
 void ControlServer::Impl::AcceptAll() {
   while (accepting_) {
-    const Room room = MakeRoom();
-    if (room == Room::kSoon) {
+    const Place place = FindPlace();
+    if (place.room == Room::kSoon) {
       again_ = true;
       return;
     }
@@ -170,15 +175,18 @@ void ControlServer::Impl::AcceptAll() {
       again_ = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
       return;
     }
-    if (room == Room::kNone) {
+    if (place.room == Room::kNone) {
       const std::string busy = ErrorLine(
           {ErrorCode::kBusy, "the serving process carries out " + std::to_string(kMaxConnections) +
                                  " verbs already: try again when one has ended"});
       static_cast<void>(::send(fd, busy.data(), busy.size(), MSG_NOSIGNAL));
     }
-    if (room == Room::kNone || !PeerIsAllowed(fd)) {
+    if (place.room == Room::kNone || !PeerIsAllowed(fd)) {
       ::close(fd);
       continue;
+    }
+    if (place.leaves != nullptr) {
+      SendAway(*place.leaves);
     }
     Connection& connection = connections_.emplace_back();
     connection.fd = fd;
@@ -190,7 +198,7 @@ void ControlServer::Impl::AcceptAll() {
 
 // Whoever only keeps a connection, or does not take his answer, gives way to one who asks for
 // something: the one that came first.
-ControlServer::Impl::Room ControlServer::Impl::MakeRoom() {
+ControlServer::Impl::Place ControlServer::Impl::FindPlace() {
   size_t living = 0;
   bool any_idle = false;
   Connection* leaves = nullptr;
@@ -205,19 +213,22 @@ ControlServer::Impl::Room ControlServer::Impl::MakeRoom() {
     }
   }
   if (living < kMaxConnections) {
-    return Room::kThere;
+    return {Room::kThere};
   }
   if (leaves == nullptr) {
-    return any_idle ? Room::kSoon : Room::kNone;
+    return {any_idle ? Room::kSoon : Room::kNone};
   }
-  leaves->evicted = true;
-  leaves->broken = true;
-  if (!leaves->answering) {
+  return {Room::kThere, leaves};
+}
+
+void ControlServer::Impl::SendAway(Connection& connection) {
+  connection.evicted = true;
+  connection.broken = true;
+  if (!connection.answering) {
     const std::string away = SentAwayLine();
-    static_cast<void>(::send(leaves->fd, away.data(), away.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+    static_cast<void>(::send(connection.fd, away.data(), away.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   }
-  ::shutdown(leaves->fd, SHUT_RDWR);  // its task ends
-  return Room::kThere;
+  ::shutdown(connection.fd, SHUT_RDWR);  // its task ends
 }
 
 Task<void> ControlServer::Impl::Serve(Connection& connection) {
