@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "base/random.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
+#include "format/wire.h"
 #include "runtime/run_task.h"
 #include "runtime/virtual_loop.h"
 
@@ -241,6 +243,38 @@ TEST_F(LogRing, HeaderOfAnotherPlaceIsNone) {
   Expect(0, 701);
   PutGarbage(0, 702);
   Expect(0, 702);
+}
+
+// By a newer version: whoever recovers must not take the log to end there.
+TEST_F(LogRing, HeaderOfANewerVersionIsToldFromNone) {
+  Make(512);
+  PutHeader(0, 3);
+  PutHeader(0, 5);
+  auto fixed = wire::Load<wire::EntryBytes>({BytesAt(0, 5), kBlockBytes});
+  std::byte* const flags = BytesAt(0, 5) + offsetof(wire::EntryBytes, flags);
+  *flags |= std::byte{2};
+  const uint32_t crc =
+      wire::CrcAround({BytesAt(0, 5), fixed.used_bytes}, offsetof(wire::EntryBytes, crc));
+  std::memcpy(BytesAt(0, 5) + offsetof(wire::EntryBytes, crc), &crc, sizeof(crc));
+  EXPECT_FALSE(Run(reader_->HeaderAt(0, 5)).has_value());
+  EXPECT_TRUE(reader_->met_unknown());
+  EXPECT_FALSE(reader_->met_unreadable());
+  Expect(0, 3);
+  EXPECT_FALSE(Run(reader_->HeaderAt(0, 5)).has_value());
+  EXPECT_TRUE(reader_->met_unknown());
+  Expect(0, 4);
+}
+
+TEST_F(LogRing, NobodyNeedCount) {
+  Make(64);
+  const Buffer bytes = pool_.GetZeroed(4 * kBlockBytes);
+  for (const uint64_t place : {5U, 62U}) {
+    EXPECT_TRUE(
+        Run(WriteLog(
+                *members_, g_,
+                {Log(0), place, {{bytes.span().data(), bytes.size()}}, IoKind::kEntry, nullptr}))
+            .ok());
+  }
 }
 
 TEST_F(LogRing, DeviceThatIsLostIsACopyLess) {

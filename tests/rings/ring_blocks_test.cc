@@ -44,15 +44,7 @@ class RingBlocks : public ::testing::Test {
     rings_ = std::make_unique<JournalRings>(loop_, *members_, g_, kArray, pool_);
     rings_->set_max_headers(1);
   }
-  ~RingBlocks() override {
-    EXPECT_TRUE(RunTask(loop_,
-                        [](JournalRings* rings) -> Task<Status> {
-                          Task<void> draining = rings->Drain();
-                          co_await draining;
-                          co_return OkStatus();
-                        }(rings_.get()))
-                    .ok());
-  }
+  ~RingBlocks() override { EXPECT_TRUE(RunTask(loop_, Drained(rings_.get())).ok()); }
   void Enqueue(uint64_t sequence) {
     EntryHeader header;
     header.epoch = {1, 2};
@@ -81,6 +73,24 @@ class RingBlocks : public ::testing::Test {
     }
     std::sort(found.begin(), found.end());
     return found;
+  }
+  void LoseDevice(DeviceIndex device) {
+    Error why;
+    why.code = ErrorCode::kDeviceFailed;
+    members_->TakeLosses([](DeviceIndex, const Error&) {});
+    members_->Lose(device, why);
+  }
+  static Task<Status> Drained(JournalRings* rings) {
+    Task<void> draining = rings->Drain();
+    co_await draining;
+    co_return OkStatus();
+  }
+  [[nodiscard]] uint64_t InFlight() const {
+    uint64_t count = 0;
+    for (const auto& device : delayed_) {
+      count += device->in_flight();
+    }
+    return count;
   }
   using Blocks = std::vector<std::pair<uint64_t, uint64_t>>;
 
@@ -142,6 +152,45 @@ TEST_F(RingBlocks, OnlyWholeOnesWhereThatIsAskedFor) {
   rings_->Pack(UINT64_MAX, true, 0);
   EXPECT_GT(rings_->queued(), 0U) << "what did not fit waits for the next one";
   EXPECT_LT(rings_->queued(), queued);
+  EXPECT_FALSE(rings_->HasFullBlock()) << "of what waits now";
+  while (!rings_->HasFullBlock()) {
+    Enqueue(1000 + rings_->queued());
+  }
+  rings_->Forget(UINT64_MAX);
+  EXPECT_FALSE(rings_->HasFullBlock());
+}
+
+TEST_F(RingBlocks, AHeaderAsLargeAsOneCanBeHasABlockOfItsOwn) {
+  rings_->set_max_headers(0);
+  const std::vector<std::byte> largest(kMaxEntryHeaderBytes);
+  rings_->Enqueue(1, largest);
+  rings_->Enqueue(2, largest);
+  ASSERT_EQ(rings_->Pack(2, false, 0), 2U);
+  EXPECT_EQ(rings_->Room(0), kSsds * kBlocks - 2);
+}
+
+// In turn, wherever there is most room: only several copies need more than that.
+TEST_F(RingBlocks, ASingleCopyGoesToTheNextInTurn) {
+  Write(1, 6);
+  rings_->Reset(DeviceIndex(1));
+  Write(7, 9);
+  EXPECT_EQ(Found(0), (Blocks{{0, 1}, {1, 4}, {2, 7}}));
+  EXPECT_EQ(Found(2), (Blocks{{0, 3}, {1, 6}, {2, 9}}));
+  // One that is full is left out.
+  Write(10, 10);
+  EXPECT_EQ(Found(0).back().second, 10U);
+  Write(11, 13);
+  EXPECT_EQ(Found(1).back().second, 13U);
+}
+
+TEST_F(RingBlocks, RoundsOfARingAreCounted) {
+  Write(1, kSsds * kBlocks);
+  EXPECT_EQ(rings_->wraps(), 0U) << "each is full for the first time";
+  rings_->CheckpointCounts(kSsds * kBlocks);
+  Write(13, 13);
+  EXPECT_EQ(rings_->wraps(), 1U);
+  Write(14, 13 + kSsds * (kBlocks - 1));
+  EXPECT_EQ(rings_->wraps(), kSsds);
 }
 
 TEST_F(RingBlocks, NeededAreThoseNewerThanTheCheckpointAndNoNewerThanAsked) {
@@ -243,6 +292,71 @@ TEST_F(RingBlocks, ADeviceThatIsLostFailsNobody) {
   EXPECT_TRUE(RunTask(loop_, rings_->Written(1)).ok());
   EXPECT_EQ(lost, DeviceIndex(0));
   EXPECT_EQ(rings_->Room(0), (kSsds - 1) * kBlocks);
+}
+
+// Before they are gone with the object.
+TEST_F(RingBlocks, AllThatIsOnItsWayIsWaitedForAtTheEnd) {
+  faulty_[1]->Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
+  for (uint64_t sequence = 1; sequence <= 5; ++sequence) {
+    Enqueue(sequence);
+  }
+  rings_->Pack(5, false, 0);
+  EXPECT_EQ(InFlight(), 5U);
+  EXPECT_TRUE(RunTask(loop_, Drained(rings_.get())).ok());
+  EXPECT_EQ(InFlight(), 0U);
+}
+
+// Who is told that headers are stable by other means must not lose sight of their blocks.
+TEST_F(RingBlocks, WhatIsOnItsWayIsNotLostSightOf) {
+  Enqueue(1);
+  rings_->Pack(1, false, 0);
+  rings_->Stable(1);
+  EXPECT_EQ(RunTask(loop_, rings_->Written(1)).value_or(0), 1U);
+  EXPECT_EQ(InFlight(), 0U);
+  rings_->Stable(1);
+  EXPECT_EQ(RunTask(loop_, rings_->Written(1)).value_or(7), 0U);
+}
+
+// A copy that was written does not make up for one that was not.
+TEST_F(RingBlocks, EachOfSeveralCopiesMustBeWritten) {
+  LoseDevice(g_.LogDevice(0));
+  for (const size_t bad : {0U, 1U}) {
+    faulty_[bad]->Add(
+        {.kinds = MaskOf(RequestKind::kWrite), .from_then_on = true, .code = ErrorCode::kNoSpace});
+    rings_->CheckpointCounts(UINT64_MAX);
+    const uint64_t first = rings_->packed() + 1;
+    for (uint64_t sequence = first; sequence < first + kSsds; ++sequence) {
+      Enqueue(sequence);
+    }
+    rings_->Pack(UINT64_MAX, false, 0);  // one block on each two
+    EXPECT_FALSE(RunTask(loop_, rings_->Written(UINT64_MAX)).ok()) << bad;
+    EXPECT_TRUE(RunTask(loop_, Drained(rings_.get())).ok());
+    faulty_[bad]->Clear();
+    rings_->Stable(UINT64_MAX);
+  }
+}
+
+// Those with most room first, or two copies would find no two SSDs in the end.
+TEST_F(RingBlocks, SeveralCopiesUseAllTheRoomThereIs) {
+  Write(1, 9);
+  rings_->Reset(DeviceIndex(2));
+  LoseDevice(g_.LogDevice(0));
+  ASSERT_EQ(rings_->Room(0), 2U) << "one block each on ssd0 and ssd1, both on ssd2";
+  Enqueue(10);
+  Enqueue(11);
+  EXPECT_EQ(rings_->Pack(11, false, 0), 11U);
+  EXPECT_EQ(rings_->Room(0), 0U);
+}
+
+// As many as there can be.
+TEST_F(RingBlocks, OneSsdThatIsLeftHasAllThereIs) {
+  LoseDevice(g_.LogDevice(0));
+  LoseDevice(DeviceIndex(0));
+  LoseDevice(DeviceIndex(2));
+  EXPECT_EQ(rings_->Room(0), kBlocks);
+  Write(1, 2);
+  EXPECT_EQ(Found(1), (Blocks{{0, 1}, {1, 2}}));
+  EXPECT_EQ(rings_->Room(0), kBlocks - 2);
 }
 
 // m + 1 devices have each header: for a log device that is lost one SSD more takes a copy.

@@ -256,6 +256,28 @@ TEST(SlotCounts, OfSlotsTakenAgainBeginAfterTheLast) {
   EXPECT_GE(space.reuses(), 1U);
 }
 
+// Whatever the rest of the SSD is taken for.
+TEST(SlotCounts, OfSlotsTakenAgainBeginWhereASearchComesRoundTheEnd) {
+  const Geometry geometry = Ssds(2, 150);
+  SlotSpace space(geometry);
+  space.MarkUsed(kFirst, SlotIndex(50), 100);
+  for (uint32_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(space.Claim(kFirst).value, i);
+  }
+  space.Unclaim(kFirst, SlotIndex(10));
+  space.Unclaim(kFirst, SlotIndex(70));
+  EXPECT_EQ(space.Claim(kFirst).value, 70U) << "the next one behind the last";
+  EXPECT_EQ(space.reuses(), 0U);
+  EXPECT_EQ(space.Claim(kFirst).value, 10U);
+  EXPECT_EQ(space.reuses(), 1U);
+  // On another SSD in its place nothing was taken before.
+  space.Reset(kFirst);
+  for (uint32_t i = 0; i < 149; ++i) {
+    EXPECT_EQ(space.Claim(kFirst).value, i);
+  }
+  EXPECT_EQ(space.reuses(), 1U);
+}
+
 // Of a large array: a bit a slot, and what waits.
 TEST(SlotCounts, OfMemoryAreWhatTheAllocationMapTakes) {
   const Geometry geometry = Ssds(4, 6400);
