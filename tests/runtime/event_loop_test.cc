@@ -136,6 +136,27 @@ TEST(Abort, DestroysSuspendedFramesWithAllTheirLocals) {
   EXPECT_FALSE(event.has_waiters());
 }
 
+Task<void> WaitsWithMark(Event& event, int id, std::vector<int>* log) {
+  const Tracked mark(log, id);
+  co_await event.Wait();
+}
+
+// The youngest first: one that another started may refer to what is its starter's.
+TEST(Abort, DestroysTasksInTheOppositeOrder) {
+  VirtualLoop loop;
+  Event event(loop);
+  std::vector<int> log;
+  for (int id = 1; id <= 4; ++id) {
+    loop.Start(WaitsWithMark(event, id, &log));
+  }
+  loop.Start(LogAt(loop, 0, 9, &log));  // one that ends leaves the others linked
+  loop.Spawn(WaitsWithMark(event, 5, &log));
+  RunDry(loop);
+  EXPECT_EQ(log, std::vector<int>({9}));
+  loop.Abort();
+  EXPECT_EQ(log, std::vector<int>({9, 5, 4, 3, 2, 1}));
+}
+
 TEST(Abort, DestroysTasksThatNeverStarted) {
   VirtualLoop loop;
   Event event(loop);

@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 
 #include "runtime/io_uring_loop.h"
 #include "runtime/run_task.h"
@@ -90,6 +95,64 @@ TEST_F(HelperThreads, MoreJobsThanThreadsAllRun) {
   ASSERT_TRUE(loop_->RunUntil([&] { return running == 0; }));
   EXPECT_EQ(sum, 5050);
   EXPECT_EQ(ran, 100);
+}
+
+// But those of io_uring, which come and go as the kernel likes.
+size_t Threads() {
+  size_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    count += name.starts_with("iou-") ? 0 : 1;
+  }
+  return count;
+}
+
+TEST_F(HelperThreads, JobsThatWaitForNoneNeedOneThread) {
+  HelperThread helper(*loop_, 4);
+  ASSERT_TRUE(helper.Start().ok());
+  const size_t before = Threads();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(RunTask(*loop_, helper.Run([] {})).ok());
+    EXPECT_EQ(loop_->in_flight(), 0U) << "nothing is listened for when nothing is to do";
+  }
+  EXPECT_TRUE(helper.Start().ok());
+  EXPECT_EQ(Threads(), before);
+}
+
+TEST_F(HelperThreads, AreNoMoreThanMayBe) {
+  HelperThread helper(*loop_, 2);
+  std::set<std::thread::id> threads;
+  std::array<bool, 2> told{};
+  int ran = 0;
+  int running = 12;
+  const auto note = [this, &threads] {
+    const std::lock_guard lock(mutex_);
+    threads.insert(std::this_thread::get_id());
+  };
+  for (bool& each : told) {
+    loop_->Spawn(Count(helper.Run([this, note, &each] {
+      note();
+      WaitToBeTold(each);
+    }),
+                       &ran, &running));
+  }
+  for (int i = 0; i < 10; ++i) {
+    loop_->Spawn(Count(helper.Run(note), &ran, &running));
+  }
+  // When all of them wait, and both threads are there.
+  loop_->Spawn([](auto* test, const std::set<std::thread::id>* seen) -> Task<void> {
+    for (size_t count = 0; count < 2;) {
+      co_await test->loop_->Sleep(1000);
+      const std::lock_guard lock(test->mutex_);
+      count = seen->size();
+    }
+    test->Tell();
+  }(this, &threads));
+  ASSERT_TRUE(loop_->RunUntil([&] { return running == 0; }));
+  EXPECT_TRUE(told[0] && told[1]);
+  EXPECT_EQ(threads.size(), 2U);
+  EXPECT_EQ(ran, 12);
 }
 
 // Where no thread can be had: the one who asks is told, and the next one gets one if there is.
