@@ -2,6 +2,7 @@
 // elsewhere.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -266,6 +267,52 @@ TEST(FuseMount, CutOffItStaysWhereItIs) {
   EXPECT_EQ(MountedDevice(mount.directory()), device);
   EXPECT_TRUE(TakeMountAway(device, mount.directory(), TakeAway::kAtOnce).ok());
   EXPECT_EQ(MountedDevice(mount.directory()), 0U);
+}
+
+// Nor does its server, when it ends.
+TEST(FuseMount, CutOffItStaysWhenItsServerGoes) {
+  EPLOG_NEEDS_FUSE();
+  EPLOG_NEEDS_ROOT();
+  const TemporaryDirectory directory;
+  dev_t device = 0;
+  {
+    MountSetup setup;
+    setup.directory = directory.path();
+    ServedMount mount(setup);
+    device = MountedDevice(directory.path());
+    ASSERT_NE(device, 0U);
+    EXPECT_TRUE(CutConnection(device));
+    mount.WaitUntilServed();
+  }
+  EXPECT_EQ(MountedDevice(directory.path()), device);
+  EXPECT_TRUE(TakeMountAway(device, directory.path(), TakeAway::kAtOnce).ok());
+}
+
+// A container that was started meanwhile has a copy of it, which its end does not wait for.
+TEST(FuseMount, ACopyInAnotherNamespaceKeepsNobodyServing) {
+  EPLOG_NEEDS_FUSE();
+  EPLOG_NEEDS_ROOT();
+  ServedMount mount;
+  int ready[2];
+  int end[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(end, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(end[1]);
+    char byte = ::unshare(CLONE_NEWNS) == 0 ? 'y' : 'n';
+    const bool told = ::write(ready[1], &byte, 1) == 1;
+    ::_exit(told && ::read(end[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  char unshared = 0;
+  ASSERT_EQ(::read(ready[0], &unshared, 1), 1);
+  EXPECT_TRUE(mount.Unmount().ok());
+  mount.WaitUntilServed();
+  EXPECT_FALSE(IsMountPoint(mount.directory()));
+  for (const int fd : {ready[0], ready[1], end[0], end[1]}) {
+    ::close(fd);
+  }
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 // ---- changes by another front end

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,8 @@ class Shelf final : public SpareShelf {
   std::vector<std::string> listed;
   std::vector<std::string> asked;
   std::map<std::string, int> looks;
+  Status written;               // the list
+  std::set<std::string> wiped;  // those that do not say that they are spares
 
   void Put(const std::string& path, uint64_t size_bytes) {
     devices[path] = std::make_unique<MemoryDevice>(path, size_bytes);
@@ -35,7 +38,8 @@ class Shelf final : public SpareShelf {
     if (found == devices.end()) {
       co_return Fail(ErrorCode::kNotFound, "there is no " + path);
     }
-    co_return SpareDevice{found->second.get(), found->second->size_bytes() >= 8192, true, false};
+    co_return SpareDevice{found->second.get(), found->second->size_bytes() >= 8192, true,
+                          wiped.contains(path)};
   }
   Task<Result<SpareDevice>> Add(std::string path, DeviceIdentity /*looked_at*/) override {
     asked.push_back("add " + path);
@@ -54,7 +58,7 @@ class Shelf final : public SpareShelf {
   Task<Status> Joined(std::string member, std::string path) override {
     asked.push_back(member + " is at " + path);
     std::erase(listed, path);
-    co_return OkStatus();
+    co_return written;
   }
 };
 
@@ -314,6 +318,89 @@ TEST_F(SpareRules, TheListNumbersThem) {
   EXPECT_EQ(list[1].path, "/missing");
   EXPECT_EQ(list[1].state, DeviceState::kMissing);
   EXPECT_EQ(list[2].path, "/b");
+}
+
+// ---- what cannot be written down
+
+TEST_F(SpareRules, WhatCannotBeWrittenDownIsSaidWithWhatHappened) {
+  shelf_.Put("/a", 8192);
+  array_.status.devices[5].path = "/a";
+  shelf_.written = Fail(ErrorCode::kNoSpace, "array.toml: no space");
+  Start();
+  EXPECT_EQ(told_, Words{"spare_joined log1: the spare /a had stepped in for log1 already; "
+                         "array.toml: no space"});
+  // And to who chose one by hand.
+  shelf_.Put("/b", 8192);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/b", {})).ok());
+  Lose(0);
+  const auto unwritten = test::Await(loop_, keeper_.Replace(0, *shelf_.devices["/b"]));
+  ASSERT_TRUE(unwritten.ok());
+  EXPECT_EQ(*unwritten, "array.toml: no space");
+  shelf_.written = OkStatus();
+  shelf_.Put("/c", 8192);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/c", {})).ok());
+  Lose(1);
+  const auto written = test::Await(loop_, keeper_.Replace(1, *shelf_.devices["/c"]));
+  ASSERT_TRUE(written.ok());
+  EXPECT_EQ(*written, "");
+}
+
+// ---- added
+
+TEST_F(SpareRules, OneThatWasMissingIsAddedInItsPlace) {
+  shelf_.listed = {"/late"};
+  Start();
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kMissing);
+  shelf_.devices["/late"] = std::make_unique<MemoryDevice>("/late", 8192);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/late", {})).ok());
+  ASSERT_EQ(keeper_.List().size(), 1U);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kOk);
+  EXPECT_EQ(keeper_.List().front().failed_because, "");
+}
+
+TEST_F(SpareRules, WhatTheArrayHasGivenUpMayComeBackAsASpare) {
+  Start();
+  Lose(0);
+  shelf_.devices["/member/ssd0"] = std::make_unique<MemoryDevice>("/member/ssd0", 8192);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/member/ssd0", {})).ok());
+  Settle();
+  EXPECT_EQ(array_.asked, Words{"replace 0 /member/ssd0"});
+}
+
+// Who adds one may have put another in again, too.
+TEST_F(SpareRules, WhenOneIsAddedThoseThatAreMissingAreLookedAtAgain) {
+  shelf_.listed = {"/late"};
+  Start();
+  shelf_.devices["/late"] = std::make_unique<MemoryDevice>("/late", 8192);
+  shelf_.devices["/b"] = std::make_unique<MemoryDevice>("/b", 8192);
+  ASSERT_TRUE(test::Await(loop_, keeper_.Add("/b", {})).ok());
+  Settle();
+  EXPECT_EQ(shelf_.looks["/late"], 2);
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kOk);
+}
+
+// A path is only a name of it: what is a member is nobody's to mark.
+TEST_F(SpareRules, AListedDeviceThatIsAMemberByAnotherNameIsLetGo) {
+  shelf_.listed = {"/by-id/a"};
+  shelf_.devices["/by-id/a"] = std::make_unique<MemoryDevice>("/dev/a", 8192);
+  shelf_.wiped = {"/by-id/a"};
+  Device& a = *shelf_.devices["/by-id/a"];
+  array_.held = {&a};
+  Start();
+  EXPECT_EQ(shelf_.asked, Words{"close /by-id/a"});
+  EXPECT_EQ(keeper_.PathOf(a), "");
+  EXPECT_EQ(keeper_.List().front().state, DeviceState::kMissing);
+}
+
+// ---- the end
+
+TEST_F(SpareRules, TheEndIsWhenItHasEnded) {
+  bool ended = false;
+  loop_.Spawn(test::SetFlag(keeper_.Run(), &ended));
+  Settle();
+  EXPECT_FALSE(ended);
+  test::Await(loop_, keeper_.Stop());
+  EXPECT_TRUE(ended);
 }
 
 TEST(SparesOfNobody, NeedNotBeToldOf) {

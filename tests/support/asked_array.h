@@ -26,6 +26,7 @@ class AskedArray final : public Array {
   CheckReport report;
   LossReport loss;
   uint64_t discarded_bytes = 0;
+  std::vector<const Device*> held;  // that are members
 
   // ---- what it was asked
   std::vector<std::string> asked;
@@ -118,7 +119,9 @@ class AskedArray final : public Array {
     }
     return Note("replace " + std::to_string(device) + " " + replacement.name());
   }
-  [[nodiscard]] bool Holds(const Device& /*device*/) const override { return false; }
+  [[nodiscard]] bool Holds(const Device& device) const override {
+    return std::find(held.begin(), held.end(), &device) != held.end();
+  }
   Task<Result<ChangePlan>> Plan(Change change) override {
     asked.emplace_back("plan");
     planned = std::move(change);
