@@ -399,8 +399,13 @@ TEST_F(SpareRules, TheEndIsWhenItHasEnded) {
   loop_.Spawn(test::SetFlag(keeper_.Run(), &ended));
   Settle();
   EXPECT_FALSE(ended);
-  test::Await(loop_, keeper_.Stop());
-  EXPECT_TRUE(ended);
+  bool ended_first = false;
+  test::Await(loop_, [](SpareKeeper& keeper, const bool& run, bool& first) -> Task<void> {
+    Task<void> stopping = keeper.Stop();
+    co_await stopping;
+    first = run;
+  }(keeper_, ended, ended_first));
+  EXPECT_TRUE(ended_first);
 }
 
 TEST(SparesOfNobody, NeedNotBeToldOf) {

@@ -40,6 +40,39 @@ TEST_F(Checkpoints, TheFirstOneIsOfAnEmptyArray) {
   EXPECT_TRUE(root->runs[0].full);
 }
 
+// An area that is full, and a root that names as many runs as it can, make it a full one all the
+// same.
+TEST_F(Checkpoints, EachKindIsCountedAndWhatItWrote) {
+  constexpr size_t kMostRuns = 32;
+  SomeOfEverything();
+  ASSERT_TRUE(Checkpoint(CheckpointKind::kFull).ok());
+  const EngineHooks before = parts_.hooks;
+  uint64_t full = 0;
+  uint64_t incremental = 0;
+  uint64_t no_room = 0;
+  size_t runs = 1;
+  for (uint32_t i = 0; i < 100; ++i) {
+    parts_.Log({parts_.Chunk(i % 5, 0)});
+    ASSERT_TRUE(Checkpoint(CheckpointKind::kIncremental).ok());
+    const auto root = Root();
+    ASSERT_TRUE(root.ok());
+    ASSERT_LE(root->runs.size(), kMostRuns);
+    ++(root->runs.size() == 1 ? full : incremental);
+    no_room += root->runs.size() == 1 && runs < kMostRuns ? 1 : 0;
+    runs = root->runs.size();
+    EXPECT_EQ(
+        checkpointer_.written_blocks(),
+        (root->runs[0].blocks + 1) * static_cast<uint64_t>(std::popcount(root->runs[0].ssd_mask)));
+  }
+  EXPECT_GT(full, 0U);
+  EXPECT_GT(incremental, full);
+  EXPECT_EQ(parts_.hooks.full_checkpoints_written - before.full_checkpoints_written, full);
+  EXPECT_EQ(parts_.hooks.incremental_checkpoints_written - before.incremental_checkpoints_written,
+            incremental);
+  EXPECT_EQ(parts_.hooks.metadata_full - before.metadata_full, no_room);
+  ExpectLoads();
+}
+
 TEST_F(Checkpoints, OneLoadsAsTheStateWas) {
   SomeOfEverything();
   ASSERT_TRUE(Checkpoint(CheckpointKind::kFull).ok());

@@ -229,6 +229,19 @@ TEST_F(Appending, WhatARecordWasPromisedBeyondItsEntryEndsWithIt) {
 
 // ---- what an entry leaves behind
 
+// Who waits for room wakes him who makes some.
+TEST_F(Appending, WhoIsBlockedWakesTheKeeper) {
+  appender().Promise(parts_.g().log_blocks - 2);
+  bool woken = false;
+  parts_.loop.Spawn([](Event& kick, bool& out) -> Task<void> {
+    co_await kick.Wait();
+    out = true;
+  }(parts_.core.kick, woken));
+  EXPECT_FALSE(AppendMark().ended);
+  EXPECT_TRUE(woken);
+  appender().TakeBack(parts_.g().log_blocks - 2);
+}
+
 // By extent: what a flush of a volume has to wait for. Commits bring nothing new.
 TEST_F(Appending, EachExtentKnowsWhichEntryWroteToItLast) {
   const uint32_t stripes = parts_.g().extent_stripes;
@@ -292,6 +305,19 @@ TEST_F(Appending, EntriesAreCountedWithWhatTheyCarry) {
   EXPECT_EQ(traffic.ssd_parity_bytes, parts_.g().m * chunk);
   EXPECT_EQ(parts_.core.log_bytes.headers, 4 * parts_.g().m * kBlockBytes);
   EXPECT_EQ(parts_.core.log_bytes.chunks, 2 * parts_.g().m * chunk);
+}
+
+TEST_F(Appending, LapsOfTheLogAreCounted) {
+  for (uint64_t i = 1; i <= 3 * parts_.g().log_blocks; ++i) {
+    ASSERT_TRUE(AppendMark().ended);
+    if (i % 20 == 0) {
+      ASSERT_TRUE(parts_.Run(parts_.flusher.FlushAll()).ok());
+      parts_.core.rings.CheckpointCounts(UINT64_MAX);
+      appender().CheckpointCounts(appender().applied().place);
+    }
+    ASSERT_EQ(parts_.hooks.log_wraps, appender().next_place() / parts_.g().log_blocks);
+  }
+  EXPECT_EQ(parts_.hooks.log_wraps, 3U);
 }
 
 // The clocks of who commits, flushes and makes checkpoints start with what they wait for, whatever
