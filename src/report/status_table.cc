@@ -163,6 +163,17 @@ void ExposureLines(Out out, const Json& exposure) {
                  LossSentence("log device", Number(exposure, "further_log_losses_survived")));
 }
 
+// They count as there above, and are until the process that has them open ends.
+void RemovedLines(Out out, const Json& devices) {
+  const auto removed = std::count_if(devices.begin(), devices.end(), [](const Json& device) {
+    return Part(device, "file_removed") == true;
+  });
+  if (removed != 0) {
+    fmt::format_to(out, "  when the array is unmounted, {} removed file{} {} lost as well\n",
+                   removed, Plural(static_cast<uint64_t>(removed)), removed == 1 ? "is" : "are");
+  }
+}
+
 void SpaceLines(Out out, const Json& space, const Json& memory) {
   const uint64_t size = Number(space, "log_size_bytes");
   const uint64_t used = Number(space, "log_used_bytes");
@@ -227,6 +238,7 @@ std::string StatusTable(const Json& status) {
   ArrayLines(out, Part(status, "array"));
   text += DeviceLines(Part(status, "devices"));
   ExposureLines(out, Part(status, "exposure"));
+  RemovedLines(out, Part(status, "devices"));
   SpaceLines(out, Part(status, "space"), Part(status, "memory"));
   TrafficLines(out, "traffic since the array was opened", Part(status, "traffic"));
   TrafficLines(out, "traffic since create", Part(status, "lifetime"));

@@ -193,6 +193,21 @@ TEST(WholeStatusTable, AFileThatWasRemovedIsToldWithItsMend) {
   EXPECT_TRUE(ends("1 write error, it was away, " + mend + ", not direct")) << StatusTable(status);
 }
 
+// What may be lost further is counted with them, who are lost with the process.
+TEST(WholeStatusTable, FilesThatWereRemovedAreCountedBelowTheFurtherLosses) {
+  Json status = StatusToJson(DifferentStatus(), {});
+  const auto told = [&](const std::string& words) {
+    const std::string table = StatusTable(status);
+    const size_t at = table.find("  when the array is unmounted, " + words + "\n");
+    return at != std::string::npos && at > table.find("log device") && at < table.find("\nspace\n");
+  };
+  EXPECT_EQ(StatusTable(status).find("when the array is unmounted"), std::string::npos);
+  status["devices"][1]["file_removed"] = true;
+  EXPECT_TRUE(told("1 removed file is lost as well")) << StatusTable(status);
+  status["devices"][0]["file_removed"] = true;
+  EXPECT_TRUE(told("2 removed files are lost as well")) << StatusTable(status);
+}
+
 // ---- rebuilding
 
 ArrayStatus Rebuilding(uint64_t total_bytes, uint64_t left_bytes, uint64_t eta_seconds) {
