@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -18,6 +15,7 @@
 #include "host/bounded_call.h"
 #include "host/device_content.h"
 #include "host/fuse_mount.h"
+#include "host/path_looks.h"
 #include "host/removed.h"
 #include "host/typed_path.h"
 #include "report/arguments.h"
@@ -137,37 +135,22 @@ enum class Evidence : uint8_t {
   kOther,  // it does not
 };
 
-// Looks at all devices of an array at once.
+// Looks at all devices of an array.
 class Comparison {
  public:
-  Comparison(const Told& told, const ArrayFile& file) : seen_(std::make_shared<Seen>()) {
-    seen_->evidence.resize(file.members.size(), Evidence::kPending);
-    for (size_t i = 0; i < file.members.size(); ++i) {
-      const std::string path = file.Locate(file.members[i]).string();
-      const bool unknown = std::any_of(
-          told.members.begin(), told.members.end(),
-          [&](const ToldMember& member) { return member.path == path && !member.known; });
-      RunDetached([seen = seen_, held = told.held, path, unknown, i] {
-        const auto identity = IdentifyDevice(path);
-        const bool is_held =
-            identity.ok() && std::find(held.begin(), held.end(), *identity) != held.end();
-        const std::lock_guard lock(seen->mutex);
-        seen->evidence[i] = is_held                     ? Evidence::kHeld
-                            : !identity.ok() || unknown ? Evidence::kNone
-                                                        : Evidence::kOther;
-        seen->changed.notify_all();
-      });
-    }
-  }
+  Comparison(const Told& told, const ArrayFile& file)
+      : told_(told), paths_(PathsOf(file)), evidence_(paths_.size(), Evidence::kPending) {}
 
   // Until there is nothing more to come that could change it: whether the process holds most.
-  void Wait() {
-    std::unique_lock lock(seen_->mutex);
-    seen_->changed.wait(lock, [this] {
-      const size_t pending = CountLocked(Evidence::kPending);
-      return pending == 0 || CountLocked(Evidence::kHeld) > CountLocked(Evidence::kOther) + pending;
-    });
-    evidence_ = seen_->evidence;
+  void Look() {
+    PathLooks looks(paths_);
+    while (Count(Evidence::kPending) != 0 && !IsDecided()) {
+      const auto answer = looks.Next();
+      if (!answer) {
+        break;
+      }
+      evidence_[answer->path] = EvidenceOf(*answer);
+    }
   }
   // After that.
   [[nodiscard]] size_t Count(Evidence what) const {
@@ -184,16 +167,32 @@ class Comparison {
   }
 
  private:
-  struct Seen {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::vector<Evidence> evidence;
-  };
-  [[nodiscard]] size_t CountLocked(Evidence what) const {
-    return static_cast<size_t>(std::count(seen_->evidence.begin(), seen_->evidence.end(), what));
+  static std::vector<std::string> PathsOf(const ArrayFile& file) {
+    std::vector<std::string> paths;
+    for (const MemberPath& member : file.members) {
+      paths.push_back(file.Locate(member).string());
+    }
+    return paths;
+  }
+  [[nodiscard]] bool IsDecided() const {
+    return Count(Evidence::kHeld) > Count(Evidence::kOther) + Count(Evidence::kPending);
+  }
+  [[nodiscard]] Evidence EvidenceOf(const PathLooks::Answer& answer) const {
+    const auto is_unknown = [&](const ToldMember& member) {
+      return member.path == paths_[answer.path] && !member.known;
+    };
+    if (!answer.identity) {
+      return Evidence::kNone;
+    }
+    if (std::find(told_.held.begin(), told_.held.end(), *answer.identity) != told_.held.end()) {
+      return Evidence::kHeld;
+    }
+    return std::any_of(told_.members.begin(), told_.members.end(), is_unknown) ? Evidence::kNone
+                                                                               : Evidence::kOther;
   }
 
-  std::shared_ptr<Seen> seen_;
+  const Told& told_;
+  std::vector<std::string> paths_;
   std::vector<Evidence> evidence_;
 };
 
@@ -205,7 +204,7 @@ Status CheckServes(const Told& told, const ArrayFile& file) {
     return OkStatus();  // it does not say
   }
   Comparison devices(told, file);
-  devices.Wait();
+  devices.Look();
   const size_t held = devices.Count(Evidence::kHeld);
   const size_t other = devices.Count(Evidence::kOther);
   if (held > other || (held + other == 0 && told.server.file == file.file)) {

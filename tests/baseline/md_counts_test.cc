@@ -118,7 +118,7 @@ TEST_F(MdCounts, ACachedLineReadsNothing) {
   EXPECT_EQ(Pages(), (Counts{0, 3}));
   // 256 lines in 8 sets: 31 others of its set leave it there, 32 do not.
   const uint64_t stripe = 6 * 4096;
-  for (const uint64_t others : {31, 32}) {
+  for (const uint64_t others : {31U, 32U}) {
     for (uint64_t i = 1; i <= others; ++i) {
       Write(i * 8 * stripe, stripe);
       Write(i * 8 * stripe + stripe, stripe);  // of another set: does not matter

@@ -53,7 +53,7 @@ TEST(Placement, Raid6IsLeftSymmetric) {
 }
 
 TEST(Placement, EveryPageHasAPlaceOfItsOwn) {
-  for (const uint32_t chunk_pages : {1, 4}) {
+  for (const uint32_t chunk_pages : {1U, 4U}) {
     const Placement placement = Make(7, 3, chunk_pages * 4096, 24 * 4096 + 512);
     std::set<std::pair<uint32_t, uint64_t>> taken;
     for (uint64_t at = 0; at < placement.size_bytes(); at += kPageBytes) {

@@ -2,19 +2,22 @@
 # Things that hang beside an array: files that it writes to, commands that it runs, the serving process itself. The
 # array goes on, it can be closed, and who asks gets an answer.
 #
-#   hangs_test.sh PATH-TO-EPLOG
+#   hangs_test.sh PATH-TO-EPLOG PATH-TO-FAULT_FS
 #
 # Needs /dev/fuse. Pipes that nobody reads stand for files on a file system that hangs.
 set -u
 EPLOG=$(realpath "$1")
+FAULT_FS=$(realpath "$2")
 HERE=$(realpath "$(dirname "$0")")
 [ -c /dev/fuse ] && [ -w /dev/fuse ] || { echo "SKIPPED: there is no /dev/fuse to use"; exit 77; }
 command -v python3 >/dev/null || { echo "SKIPPED: there is no python3"; exit 77; }
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/eplog-hangs.XXXXXX")
 DAEMON=
+STOPPED=  # who serves a file system in user space, and does not answer
 
 cleanup() {
   cd /
+  [ -n "$STOPPED" ] && kill -CONT "$STOPPED" 2>/dev/null
   fsfreeze -u "$WORK/disk" 2>/dev/null  # first: till then nothing that waits for it can end
   [ -n "$DAEMON" ] && kill -CONT "$DAEMON" 2>/dev/null
   if mountpoint -q "$WORK/mnt" 2>/dev/null; then
@@ -23,7 +26,8 @@ cleanup() {
     umount -l "$WORK/mnt" 2>/dev/null
   fi
   mountpoint -q "$WORK/disk/new" 2>/dev/null && timeout 60 "$EPLOG" umount "$WORK/disk/new" >/dev/null 2>&1
-  umount -l "$WORK/disk" 2>/dev/null
+  umount -l "$WORK/disk" "$WORK/user" 2>/dev/null
+  [ -n "$STOPPED" ] && kill -9 "$STOPPED" 2>/dev/null
   rm -rf "$WORK"
 }
 trap cleanup EXIT
@@ -122,6 +126,47 @@ freezable() {  # a file system at disk that can be frozen
   [ "$(id -u)" -eq 0 ] && command -v fsfreeze mkfs.ext4 >/dev/null && losetup -f >/dev/null 2>&1 || return 1
   truncate -s 64M disk.img && mkfs.ext4 -q -F disk.img && mkdir -p disk && mount -o loop disk.img disk
 }
+
+section "verbs beside a member on a file system in user space that hangs"
+# Nothing ends who waits for such a file system. So whoever looks there must not be who was called: he ends, and so does
+# whoever reads what he says.
+mkdir backing user
+"$FAULT_FS" "$WORK/backing" user 2>fault_fs.err &
+STOPPED=$!
+for ((i = 0; i < 600; ++i)); do
+  [ -e user/.control ] && break
+  sleep 0.1
+done
+run 0 "$EPLOG" create u --level 5 --ssds 3 --logs 1 --device-size 16M --log-size 8M
+run 0 "$EPLOG" volume create u v 8M
+mv u/ssd1 backing/ssd1
+sed -i "s|path = \"ssd1\"|path = \"$WORK/user/ssd1\"|" u/array.toml
+run 0 soon "$EPLOG" mount u mnt --io-deadline 2s
+DAEMON=$("$EPLOG" status u --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+ends() {  # STATUS VERB...
+  local status=$1
+  shift
+  echo "stop ssd1" >user/.control || fail "fault_fs refuses"
+  { "$EPLOG" "$@" 2>&1; echo "exit status $?"; } | cat >said &
+  for ((i = 0; i < 600; ++i)); do
+    kill -0 $! 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -0 $! 2>/dev/null && fail "eplog $* does not end"
+  grep -q '^State:.*T' "/proc/$STOPPED/status" || fail "eplog $* looked at nothing that hangs"
+  kill -CONT "$STOPPED"
+  wait $!
+  grep -q "^exit status $status$" said || fail "eplog $*: $(cat said)"
+}
+ends 0 status u
+ends 0 volume list u
+ends 0 commit u
+ends 3 scrub u  # reads ssd1, which is lost then
+run 0 soon "$EPLOG" umount mnt
+DAEMON=
+umount user || fail "what was left behind does not end"
+wait "$STOPPED"
+STOPPED=
 
 section "an array of which everything lies on a file system that hangs"
 if ! freezable; then

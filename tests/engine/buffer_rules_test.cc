@@ -134,7 +134,7 @@ TEST_F(BufferRules, SmallerDeviceBuffersKeepTheirNewest) {
 
 TEST_F(BufferRules, AFullStripeBufferLosesItsOldestStripe) {
   Make({.device_chunks = 0, .stripes = 3});
-  for (const uint64_t stripe : {2, 0, 1}) {
+  for (const uint64_t stripe : {2U, 0U, 1U}) {
     Put(kFresh + stripe, 1);
   }
   Put(kFresh + 2, 4);

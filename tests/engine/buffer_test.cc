@@ -52,7 +52,7 @@ class BufferTest : public ::testing::Test {
 
 TEST_F(BufferTest, AFlushOfARangeDrainsThatRangeOfThatVolume) {
   Make(Shape(64));
-  for (const uint64_t chunk : {0, 1, 2, 5, 6, 13, 20}) {
+  for (const uint64_t chunk : {0U, 1U, 2U, 5U, 6U, 13U, 20U}) {
     Update(volume_, chunk);
     Update(other_, chunk);
   }
@@ -89,7 +89,7 @@ TEST_F(BufferTest, WholeStripesAreRecognisedWhateverRequestsTheyCameFrom) {
   Make(Shape(64));
   const uint64_t before = Now().full_stripe_writes;
   const uint64_t logged = Now().log_stripes;
-  for (const uint64_t chunk : {11, 6, 9, 7, 10, 8}) {  // stripe 1
+  for (const uint64_t chunk : {11U, 6U, 9U, 7U, 10U, 8U}) {  // stripe 1
     Update(volume_, chunk);
   }
   EXPECT_EQ(Now().full_stripe_writes, before + 1);

@@ -45,7 +45,7 @@ class CommitProgress : public ::testing::Test {
 };
 
 TEST_F(CommitProgress, IsToldInStripesUpToTheLast) {
-  for (const uint64_t count : {0, 1, 64, 65, 200}) {
+  for (const uint64_t count : {0U, 1U, 64U, 65U, 200U}) {
     SCOPED_TRACE(count);
     for (uint64_t stripe = 0; stripe < count; ++stripe) {
       Update(stripe);

@@ -37,7 +37,7 @@ TEST_F(CoverageCounters, BuffersThatAbsorbAndDrain) {
   shape.buffers = {.device_chunks = 64, .stripes = 0};
   Make(shape);
   const EngineHooks& hooks = test_->hooks();
-  for (const uint64_t chunk : {0, 1, 2, 2, 7}) {
+  for (const uint64_t chunk : {0U, 1U, 2U, 2U, 7U}) {
     Put(chunk);
   }
   EXPECT_EQ(hooks.partial_drains, 0U);

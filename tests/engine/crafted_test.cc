@@ -326,7 +326,7 @@ TEST(CraftedParity, ThatDoesNotMatchTheDataIsFoundAndMended) {
   uint32_t crafted = 0;
   DeviceIndex parity_ssd;
   for (uint64_t place = 0; place < g.log_blocks; ++place) {
-    const auto at = static_cast<std::ptrdiff_t>(g.LogOffset(place));
+    const auto at = g.LogOffset(place);
     auto entry = DecodeEntryHeader(test.memory(g.n).bytes().subspan(at, kBlockBytes),
                                    identity.array_uuid, g);
     if (!entry.ok() || entry->place != place || entry->rows.empty()) {
@@ -347,7 +347,7 @@ TEST(CraftedParity, ThatDoesNotMatchTheDataIsFoundAndMended) {
     std::vector<std::byte> block(kBlockBytes);
     EncodeEntryHeader(*entry, identity.array_uuid, block);
     for (uint32_t j = 0; j < g.m; ++j) {
-      std::copy(block.begin(), block.end(), test.memory(g.n + j).bytes().begin() + at);
+      std::copy(block.begin(), block.end(), test.memory(g.n + j).bytes().subspan(at).begin());
     }
   }
   ASSERT_EQ(crafted, 1U);

@@ -380,7 +380,9 @@ TEST(Replacement, IsNotMendedWithWhatItsPredecessorHeld) {
   ASSERT_TRUE(test.Fail(1).ok());
   for (uint64_t i = 0; i < 24; ++i) {
     const std::vector<std::byte> found = test.Read(volume, (16 + i) * kChunk, kChunk);
-    EXPECT_TRUE(std::equal(found.begin(), found.end(), later.begin() + i * kChunk)) << i;
+    EXPECT_TRUE(std::equal(found.begin(), found.end(),
+                           later.begin() + static_cast<std::ptrdiff_t>(i * kChunk)))
+        << i;
   }
   test.Kill();
 }

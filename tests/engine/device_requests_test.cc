@@ -138,7 +138,7 @@ class DeviceRequests : public ::testing::Test {
 
 TEST_F(DeviceRequests, AreAlignedWhateverMemoryUsersHave) {
   Make();
-  for (const uint64_t skew : {0, 1, 8, 512, 2048, 4095}) {
+  for (const uint64_t skew : {0U, 1U, 8U, 512U, 2048U, 4095U}) {
     Put(0, kChunk, skew);
     Put(kStripe, kStripe, skew);
     Put(3 * kStripe, 5 * kStripe, skew);

@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RandomOverwrites,
 
 // Log room comes back in steps of commit and checkpoint whose length does not depend on the log.
 TEST(LogRoom, ComesBackSoonHoweverLargeTheLog) {
-  for (const uint64_t log_mib : {4, 16, 64}) {
+  for (const uint64_t log_mib : {4U, 16U, 64U}) {
     OverwriteCase c{8, 2, 4096, 10, log_mib << 11, log_mib << 10, 64};
     TestArray test(DelayedShape(c));
     const uint64_t size = test.array->GetStatus().capacity_bytes;

@@ -138,7 +138,7 @@ TEST_F(RecoveryDamage, AnOldChunksRotTakesBackNoFlushedWrite) {
   Flush();
   test_->Sleep(100'000);
   ASSERT_EQ(test_->array->GetStatus().pending_chunks, 0U);
-  for (const uint64_t chunk : {20, 25, 31, 36, 42}) {
+  for (const uint64_t chunk : {20U, 25U, 31U, 36U, 42U}) {
     Write(chunk);
   }
   Flush();
@@ -168,12 +168,12 @@ TEST_F(RecoveryDamage, RotBesideALossTakesNothingElse) {
   Write(0, kChunks);
   Flush();
   Commit();
-  for (const uint64_t chunk : {4, 7, 11, 30}) {
+  for (const uint64_t chunk : {4U, 7U, 11U, 30U}) {
     Write(chunk);
   }
   Flush();
   Commit();
-  for (const uint64_t chunk : {20, 7, 31, 36, 42, 50}) {
+  for (const uint64_t chunk : {20U, 7U, 31U, 36U, 42U, 50U}) {
     Write(chunk);
   }
   Write(12, 6);

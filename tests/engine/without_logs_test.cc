@@ -216,7 +216,7 @@ TEST_F(WithoutLogs, EachIsGivenUpByItsName) {
   Make(JournalMode::kLog);
   test_->Kill();
   OpenOptions options;
-  for (const uint64_t named : {1, 2}) {
+  for (const uint64_t named : {1U, 2U}) {
     options.entropy = ++lives_;
     options.without_logs = named;
     EXPECT_FALSE(RunTask(test_->loop, Array::Open(test_->loop, Except(kBothLogs), options)).ok());

@@ -415,7 +415,9 @@ TEST_F(DaemonTest, BackgroundFailureThatCannotEndIsLeftBehind) {
     ::close(ends[1]);
     std::array<char, 100> where{};
     const ssize_t length = ::readlink("/proc/self/fd/2", where.data(), where.size());
-    const bool let_go = std::string_view(where.data(), length < 0 ? 0 : length) == "/dev/null";
+    const bool let_go =
+        std::string_view(where.data(), length < 0 ? 0U : static_cast<size_t>(length)) ==
+        "/dev/null";
     EXPECT_EQ(::write(told[1], let_go ? "y" : "n", 1), 1);
     char byte = 0;
     EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // until the test ends

@@ -158,7 +158,7 @@ TEST(Volumes, LargeArraysHoldSixtyFiveThousand) {
 }
 
 TEST(Volumes, ArraysThatWereLaidOutForFewerKeepTheirLimit) {
-  for (const uint64_t ssd_mib : {32, 256, 1024, 16384, 1 << 20}) {
+  for (const uint64_t ssd_mib : {32U, 256U, 1024U, 16384U, 1U << 20}) {
     GeometryRequest r;
     r.n = 8;
     r.m = 2;

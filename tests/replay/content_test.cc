@@ -34,8 +34,8 @@ TEST(Content, NoticesAnyWrongByte) {
   content.Write(kBlockBytes + kSectorBytes,
                 std::span(volume).subspan(kBlockBytes + kSectorBytes, 3 * kSectorBytes));
   Random random(2);
-  for (int i = 0; i < 3000; ++i) {
-    const uint64_t at = i < 100 ? kBlockBytes + i * 40 : random.Below(kSize);
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const uint64_t at = i < 100 ? kBlockBytes + i * 40U : random.Below(kSize);
     volume[at] ^= std::byte{1};
     const std::string wrong = content.Check(0, volume);
     EXPECT_NE(wrong.find("wrong bytes at"), std::string::npos) << at;

@@ -136,7 +136,7 @@ TEST(HddRate, SequentialReadsAndWritesRunAtTheRateOfTheirZone) {
   constexpr uint64_t kBytes = 256 * kMiB;
   constexpr uint64_t kSize = 100 * kGb;
   for (const bool write : {false, true}) {
-    for (const uint64_t request : {64 << 10, 512 << 10}) {
+    for (const uint64_t request : {64U << 10, 512U << 10}) {
       Hdd outer(RealHdd(), kSize);
       const double at_begin = outer.SequentialRate(write, 0, kBytes, request, 2);
       Hdd inner(RealHdd(), kSize);

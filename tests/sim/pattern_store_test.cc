@@ -111,7 +111,7 @@ TEST(PatternStore, TakesTheLeastThatHoldsABlock) {
 // The last byte of a period must count, too.
 TEST(PatternStore, OneOtherByteIsNotLost) {
   PatternStore store(kSize);
-  for (const size_t odd : {0, 15, 16, 511, 512, 2048, 4095}) {
+  for (const size_t odd : {0U, 15U, 16U, 511U, 512U, 2048U, 4095U}) {
     auto bytes = Block([](size_t i) { return i % 16 + 1; });
     bytes[odd] = std::byte{0xFF};
     store.Write(0, bytes);

@@ -11,6 +11,8 @@
 //                                 ('*': each) fail with WHAT (EIO, ENOSPC, EINTR, EAGAIN); or do
 //                                 half of what they should (short)
 //   well                          no more faults
+//   stop FILE                     who next looks for FILE finds nobody who answers: this process
+//                                 stops itself, until SIGCONT
 //
 // Requests are answered one after the other: who waits for one waits for all.
 #define FUSE_USE_VERSION 35
@@ -23,6 +25,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -211,7 +214,18 @@ class Disks {
       }
       return 0;
     }
+    if (verb == "stop") {
+      words >> stop_at_;
+      return stop_at_.empty() ? -EINVAL : 0;
+    }
     return verb == "fault" ? AddFault(words) : -EINVAL;
+  }
+
+  void LookedFor(const char* name) {
+    if (!stop_at_.empty() && name == "/" + stop_at_) {
+      stop_at_.clear();
+      raise(SIGSTOP);
+    }
   }
 
   [[nodiscard]] std::string Report() const {
@@ -267,6 +281,7 @@ class Disks {
   std::string backing_;
   std::map<std::string, std::unique_ptr<Disk>> disks_;
   uint64_t cuts_ = 0;
+  std::string stop_at_;
 };
 
 Disks& All() {
@@ -288,7 +303,15 @@ int GetAttributes(const char* name, struct stat* into, fuse_file_info* /*file*/)
     into->st_nlink = 1;
     return 0;
   }
+  All().LookedFor(name);
   return OrError(stat(All().Path(name).c_str(), into));
+}
+
+// Who looks for a file asks each time.
+void* Begin(fuse_conn_info* /*connection*/, fuse_config* config) {
+  config->entry_timeout = 0;
+  config->attr_timeout = 0;
+  return fuse_get_context()->private_data;
 }
 
 int ReadFolder(const char* /*name*/, void* into, fuse_fill_dir_t fill, off_t /*offset*/,
@@ -346,6 +369,7 @@ int main(int argc, char** argv) {
   }
   Disks disks(argv[1]);
   fuse_operations operations{};
+  operations.init = Begin;
   operations.getattr = GetAttributes;
   operations.readdir = ReadFolder;
   operations.open = Open;
