@@ -6,13 +6,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <mutex>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "device/file_device.h"
 
 namespace eplog {
@@ -26,134 +30,125 @@ struct Seen {
 };
 static_assert(std::is_trivially_copyable_v<Seen>);
 
-void LookAtAll(std::span<const std::string> paths, size_t first, int answers) {
-  for (size_t i = first; i < paths.size(); ++i) {
-    Seen seen;
-    seen.path = i;
-    struct stat info {};
-    if (::stat(paths[i].c_str(), &info) == 0 && (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode))) {
-      seen.there = true;
-      seen.identity = IdentityOf(info);
-    }
-    if (::write(answers, &seen, sizeof seen) != sizeof seen) {
-      return;  // nobody reads any more
-    }
+void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look look, int answers) {
+  Seen seen;
+  seen.path = at;
+  if (const auto identity = look(paths[at])) {
+    seen.there = true;
+    seen.identity = *identity;
   }
+  static_cast<void>(::write(answers, &seen, sizeof seen));  // perhaps nobody reads any more
 }
 
 // Keeps nothing of what the process has open: neither a pipe that somebody reads to its end, nor
 // the file system that its folder is on.
-[[noreturn]] void BeLooker(std::span<const std::string> paths, size_t first, int answers) {
+[[noreturn]] void BeLooker(std::span<const std::string> paths, PathLooks::Look look, int answers) {
   constexpr int kAnswers = 3;
   ::setsid();
   std::signal(SIGPIPE, SIG_IGN);
   const bool alone = ::chdir("/") == 0 && ::dup2(answers, kAnswers) == kAnswers &&
                      ::close_range(0, kAnswers - 1, 0) == 0 &&
                      ::close_range(kAnswers + 1, ~0U, 0) == 0;
-  if (alone) {
-    LookAtAll(paths, first, kAnswers);
+  if (!alone) {
+    ::_exit(1);
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const auto one = [=] { LookAtOne(paths, i, look, kAnswers); };
+    threads.push_back(TryStartThread(one));
+    if (!threads.back().joinable()) {
+      one();
+    }
+  }
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) {
+      thread.join();
+    }
   }
   ::_exit(0);
 }
 
-// A child's child, which is nobody's to wait for. False: no process can be had.
-bool RunLooker(std::span<const std::string> paths, size_t first, int answers) {
-  const pid_t between = ::fork();
-  if (between < 0) {
-    return false;
+// Lookers of this process that had not ended when nobody asked them any more.
+class Left {
+ public:
+  void Add(pid_t looker) {
+    const std::lock_guard lock(mutex_);
+    lookers_.push_back(looker);
   }
-  if (between == 0) {
-    const pid_t looker = ::fork();
-    if (looker == 0) {
-      BeLooker(paths, first, answers);
-    }
-    ::_exit(looker < 0 ? 1 : 0);
+  void Reap() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(lookers_, [](pid_t looker) { return ::waitpid(looker, nullptr, WNOHANG) != 0; });
   }
-  int status = 0;
-  while (::waitpid(between, &status, 0) < 0) {
-    if (errno != EINTR) {
-      return true;  // ended, and somebody else was told: if nobody looks, the pipe says so
-    }
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+ private:
+  std::mutex mutex_;
+  std::vector<pid_t> lookers_;
+};
+
+Left& AllLeft() {
+  static Left left;
+  return left;
 }
 
 }  // namespace
 
-PathLooks::PathLooks(std::vector<std::string> paths)
-    : paths_(std::move(paths)), answered_(paths_.size()) {
-  if (!paths_.empty()) {
-    StartLooker(0);
-  }
+std::optional<DeviceIdentity> PathLooks::LookAt(const std::string& path) {
+  struct stat info {};
+  const bool is_device =
+      ::stat(path.c_str(), &info) == 0 && (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode));
+  return is_device ? std::optional(IdentityOf(info)) : std::nullopt;
 }
 
-// Where no process can be had it is looked here and now.
-void PathLooks::StartLooker(size_t first) {
+Result<PathLooks> PathLooks::Begin(std::vector<std::string> paths, Look look) {
+  AllLeft().Reap();
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return;
+    return FailErrno(errno, "cannot look at the members");
   }
   FileDescriptor answers(ends[0]);
   const FileDescriptor into(ends[1]);
-  if (!RunLooker(paths_, first, into.get())) {
-    LookAtAll(paths_, first, into.get());
+  const pid_t looker = ::fork();
+  if (looker < 0) {
+    return FailErrno(errno, "cannot look at the members: no process can be had");
   }
-  lookers_.push_back({std::move(answers), first});
+  if (looker == 0) {
+    BeLooker(paths, look, into.get());
+  }
+  return PathLooks(std::move(answers), paths.size(), looker);
 }
 
-bool PathLooks::MoreBehindNewest() const {
-  return !lookers_.empty() && lookers_.back().at + 1 < paths_.size();
+PathLooks::PathLooks(PathLooks&& other) noexcept
+    : answers_(std::move(other.answers_)),
+      left_(other.left_),
+      looker_(std::exchange(other.looker_, 0)) {}
+
+PathLooks::~PathLooks() {
+  if (looker_ != 0) {
+    AllLeft().Add(looker_);
+    AllLeft().Reap();
+  }
 }
 
-std::optional<PathLooks::Answer> PathLooks::Take(Looker& looker, bool& ended) {
-  Seen seen;
-  ssize_t got = -1;
-  do {
-    got = ::read(looker.answers.get(), &seen, sizeof seen);
-  } while (got < 0 && errno == EINTR);
-  ended = got != sizeof seen;
-  if (ended) {
-    return std::nullopt;
-  }
-  looker.at = seen.path + 1;
-  if (answered_[seen.path]) {
-    return std::nullopt;
-  }
-  answered_[seen.path] = true;
-  return Answer{seen.path, seen.there ? std::optional(seen.identity) : std::nullopt};
-}
-
-std::optional<PathLooks::Answer> PathLooks::Next() {
-  while (!lookers_.empty()) {
-    std::vector<pollfd> polled;
-    for (const Looker& looker : lookers_) {
-      polled.push_back({looker.answers.get(), POLLIN, 0});
-    }
-    const int ready = ::poll(polled.data(), polled.size(),
-                             MoreBehindNewest() ? static_cast<int>(kTurn.count()) : -1);
+Result<std::optional<PathLooks::Answer>> PathLooks::Next(Clock::time_point until) {
+  while (left_ != 0) {
+    using std::chrono::milliseconds;
+    const auto wait = std::chrono::ceil<milliseconds>(until - Clock::now());
+    pollfd polled{answers_.get(), POLLIN, 0};
+    const int ready = ::poll(&polled, 1, static_cast<int>(std::max(wait, milliseconds(0)).count()));
     if (ready == 0) {
-      StartLooker(lookers_.back().at + 1);
-      continue;
+      return std::nullopt;
     }
-    for (size_t i = polled.size(); ready > 0 && i-- > 0;) {
-      if (polled[i].revents == 0) {
-        continue;
-      }
-      bool ended = false;
-      auto answer = Take(lookers_[i], ended);
-      if (answer) {
-        return answer;
-      }
-      if (ended) {
-        // The path that it was at when it was ended has no answer.
-        const bool newest = i + 1 == lookers_.size();
-        const size_t next = lookers_[i].at + 1;
-        lookers_.erase(lookers_.begin() + static_cast<std::ptrdiff_t>(i));
-        if (newest && next < paths_.size()) {
-          StartLooker(next);
-        }
-        break;
-      }
+    Seen seen;
+    const ssize_t got = ready < 0 ? -1 : ::read(answers_.get(), &seen, sizeof seen);
+    if (got == sizeof seen) {
+      --left_;
+      return Answer{seen.path, seen.there ? std::optional(seen.identity) : std::nullopt};
+    }
+    if (got >= 0) {
+      return Fail(ErrorCode::kIo, "cannot look at the members: the process that did was ended");
+    }
+    if (errno != EINTR) {
+      return FailErrno(errno, "cannot look at the members");
     }
   }
   return std::nullopt;

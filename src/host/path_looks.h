@@ -1,7 +1,9 @@
-// PathLooks: what is at several paths, seen by processes of their own. A file system in user space
-// that hangs keeps whoever asks it, and no signal ends that: one thread kept so would keep its
-// whole process, and whoever waits for that to end.
+// PathLooks: what is at several paths, seen by another process. A file system in user space that
+// hangs keeps whoever asks it, and no signal ends that: one thread kept so would keep its whole
+// process, and whoever waits for that to end.
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
@@ -11,37 +13,43 @@
 
 #include "base/file_descriptor.h"
 #include "eplog/device.h"
+#include "eplog/result.h"
 
 namespace eplog {
 
 class PathLooks {
  public:
-  // Absolute ones. Whoever looks does so one after the other; who does not answer within kTurn
-  // keeps nobody else waiting.
-  explicit PathLooks(std::vector<std::string> paths);
-  static constexpr std::chrono::milliseconds kTurn{200};
+  using Clock = std::chrono::steady_clock;
+  // Runs in the other process, on a thread of its own. Nothing: no file and no block device is
+  // there, or nobody may look.
+  using Look = std::optional<DeviceIdentity> (*)(const std::string& path);
+  static std::optional<DeviceIdentity> LookAt(const std::string& path);
+
+  // All are looked at at once. The paths are absolute. An error if no process can be had.
+  static Result<PathLooks> Begin(std::vector<std::string> paths, Look look = LookAt);
+  PathLooks(PathLooks&& other) noexcept;
+  PathLooks& operator=(PathLooks&&) = delete;
+  PathLooks(const PathLooks&) = delete;
+  PathLooks& operator=(const PathLooks&) = delete;
+  // Who looks is not waited for: the look that never comes back stays behind, with nothing of this
+  // process but its memory.
+  ~PathLooks();
 
   struct Answer {
     size_t path = 0;  // which of them
-    // Nothing: no file and no block device is there, or nobody may look.
     std::optional<DeviceIdentity> identity;
   };
-  // The next answer, however long it takes; each path has one at most. Nothing: no more will come,
-  // since all have, or since whoever looked has ended without one.
-  std::optional<Answer> Next();
+  // The next answer, in any order; each path has one. Nothing: none has come until then, or all
+  // have. kIo: who looked has ended without.
+  Result<std::optional<Answer>> Next(Clock::time_point until);
 
  private:
-  struct Looker {
-    FileDescriptor answers;
-    size_t at;  // the path that it looks at
-  };
-  void StartLooker(size_t first);
-  std::optional<Answer> Take(Looker& looker, bool& ended);
-  [[nodiscard]] bool MoreBehindNewest() const;
+  PathLooks(FileDescriptor answers, size_t count, pid_t looker)
+      : answers_(std::move(answers)), left_(count), looker_(looker) {}
 
-  std::vector<std::string> paths_;
-  std::vector<bool> answered_;
-  std::vector<Looker> lookers_;  // the newest is the last
+  FileDescriptor answers_;
+  size_t left_;
+  pid_t looker_;
 };
 
 }  // namespace eplog

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -135,22 +138,70 @@ enum class Evidence : uint8_t {
   kOther,  // it does not
 };
 
+// Paths at which nothing answered this process.
+class SilentPaths {
+ public:
+  bool Has(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    return paths_.contains(path);
+  }
+  void Add(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    paths_.insert(path);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> paths_;
+};
+
+SilentPaths& Silent() {
+  static SilentPaths silent;
+  return silent;
+}
+
 // Looks at all devices of an array.
 class Comparison {
  public:
+  // For those that have not answered when it is decided.
+  static constexpr milliseconds kGrace{200};
+
   Comparison(const Told& told, const ArrayFile& file)
       : told_(told), paths_(PathsOf(file)), evidence_(paths_.size(), Evidence::kPending) {}
 
-  // Until there is nothing more to come that could change it: whether the process holds most.
-  void Look() {
-    PathLooks looks(paths_);
-    while (Count(Evidence::kPending) != 0 && !IsDecided()) {
-      const auto answer = looks.Next();
-      if (!answer) {
+  // Until whether the process holds most is decided, or nothing more comes. What does not answer
+  // tells nothing, and is not looked at again by this process: each look stays behind.
+  Status Look() {
+    std::vector<size_t> asked;
+    std::vector<std::string> paths;
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (Silent().Has(paths_[i])) {
+        evidence_[i] = Evidence::kNone;
+      } else {
+        asked.push_back(i);
+        paths.push_back(paths_[i]);
+      }
+    }
+    auto looks = PathLooks::Begin(std::move(paths));
+    EPLOG_TRY(looks);
+    auto until = PathLooks::Clock::now() + kPatience;
+    while (Count(Evidence::kPending) != 0) {
+      const auto answer = looks->Next(until);
+      EPLOG_TRY(answer);
+      if (!*answer) {
         break;
       }
-      evidence_[answer->path] = EvidenceOf(*answer);
+      const size_t member = asked[(*answer)->path];
+      evidence_[member] = EvidenceOf(member, (*answer)->identity);
+      until = IsDecided() ? std::min(until, PathLooks::Clock::now() + kGrace) : until;
     }
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (evidence_[i] == Evidence::kPending) {
+        evidence_[i] = Evidence::kNone;
+        Silent().Add(paths_[i]);
+      }
+    }
+    return OkStatus();
   }
   // After that.
   [[nodiscard]] size_t Count(Evidence what) const {
@@ -177,14 +228,15 @@ class Comparison {
   [[nodiscard]] bool IsDecided() const {
     return Count(Evidence::kHeld) > Count(Evidence::kOther) + Count(Evidence::kPending);
   }
-  [[nodiscard]] Evidence EvidenceOf(const PathLooks::Answer& answer) const {
-    const auto is_unknown = [&](const ToldMember& member) {
-      return member.path == paths_[answer.path] && !member.known;
+  [[nodiscard]] Evidence EvidenceOf(size_t member,
+                                    const std::optional<DeviceIdentity>& identity) const {
+    const auto is_unknown = [&](const ToldMember& told) {
+      return told.path == paths_[member] && !told.known;
     };
-    if (!answer.identity) {
+    if (!identity) {
       return Evidence::kNone;
     }
-    if (std::find(told_.held.begin(), told_.held.end(), *answer.identity) != told_.held.end()) {
+    if (std::find(told_.held.begin(), told_.held.end(), *identity) != told_.held.end()) {
       return Evidence::kHeld;
     }
     return std::any_of(told_.members.begin(), told_.members.end(), is_unknown) ? Evidence::kNone
@@ -204,7 +256,7 @@ Status CheckServes(const Told& told, const ArrayFile& file) {
     return OkStatus();  // it does not say
   }
   Comparison devices(told, file);
-  devices.Look();
+  EPLOG_TRY(devices.Look());
   const size_t held = devices.Count(Evidence::kHeld);
   const size_t other = devices.Count(Evidence::kOther);
   if (held > other || (held + other == 0 && told.server.file == file.file)) {

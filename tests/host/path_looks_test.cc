@@ -1,19 +1,21 @@
-// What is at paths, seen by other processes: each path has one answer, whoever looks keeps nothing
-// of this process, and nobody has to be waited for. (Paths that hang: e2e/hangs_test.sh.)
+// What is at paths, seen by another process: each path has one answer, one that hangs keeps nobody
+// from the others and nobody from ending, and whoever looks keeps nothing of this process.
 #include "host/path_looks.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,11 +26,34 @@ namespace eplog {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// Patience of a test that expects an answer, and of one that expects none.
+PathLooks::Clock::time_point Long() {
+  return PathLooks::Clock::now() + 10min;
+}
+PathLooks::Clock::time_point Short() {
+  return PathLooks::Clock::now() + 50ms;
+}
+
+// Hangs at a pipe that nobody has opened for writing.
+std::optional<DeviceIdentity> OpenToLook(const std::string& path) {
+  const File file(path, O_RDONLY);
+  return PathLooks::LookAt(path);
+}
+
+std::optional<DeviceIdentity> DieLooking(const std::string& /*path*/) {
+  ::_exit(1);
+}
 
 class PathLooking : public ::testing::Test {
  protected:
-  std::string File(const std::string& name) {
+  std::string Ordinary(const std::string& name) {
     std::ofstream(directory_ / name) << "content";
+    return directory_ / name;
+  }
+  std::string Pipe(const std::string& name) {
+    EXPECT_EQ(::mkfifo((directory_ / name).c_str(), 0600), 0);
     return directory_ / name;
   }
   static DeviceIdentity IdentityAt(const std::string& path) {
@@ -36,26 +61,36 @@ class PathLooking : public ::testing::Test {
     EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
     return IdentityOf(info);
   }
-  // All that comes, by path; none twice.
-  static std::map<size_t, std::optional<DeviceIdentity>> All(PathLooks& looks) {
-    std::map<size_t, std::optional<DeviceIdentity>> all;
-    while (const auto answer = looks.Next()) {
-      EXPECT_TRUE(all.emplace(answer->path, answer->identity).second) << answer->path;
+  // The next so many, by path; none twice.
+  using Answers = std::map<size_t, std::optional<DeviceIdentity>>;
+  static Answers Next(PathLooks& looks, size_t count) {
+    Answers all;
+    for (size_t i = 0; i < count; ++i) {
+      const auto answer = looks.Next(Long());
+      if (!answer.ok() || !*answer) {
+        ADD_FAILURE() << "answer " << i;
+        break;
+      }
+      EXPECT_TRUE(all.emplace((*answer)->path, (*answer)->identity).second) << (*answer)->path;
     }
     return all;
+  }
+  static bool NoneComes(PathLooks& looks, PathLooks::Clock::time_point until) {
+    const auto answer = looks.Next(until);
+    return answer.ok() && !*answer;
   }
 
   TemporaryDirectory directory_;
 };
 
 TEST_F(PathLooking, EachHasOneAnswer) {
-  const std::string a = File("a");
-  const std::string b = File("b");
+  const std::string a = Ordinary("a");
+  const std::string b = Ordinary("b");
   fs::create_symlink(a, directory_ / "link");
-  ASSERT_EQ(::mkfifo((directory_ / "pipe").c_str(), 0600), 0);
-  PathLooks looks({b, directory_ / "nothing", a, directory_ / "pipe", directory_.path(),
-                   directory_ / "link", "/dev/null"});
-  const auto all = All(looks);
+  auto looks = PathLooks::Begin({b, directory_ / "nothing", a, Pipe("pipe"), directory_.path(),
+                                 directory_ / "link", "/dev/null"});
+  ASSERT_TRUE(looks.ok());
+  const Answers all = Next(*looks, 7);
   ASSERT_EQ(all.size(), 7U);
   EXPECT_EQ(all.at(0), IdentityAt(b));
   EXPECT_EQ(all.at(1), std::nullopt);
@@ -64,53 +99,80 @@ TEST_F(PathLooking, EachHasOneAnswer) {
   EXPECT_EQ(all.at(4), std::nullopt);
   EXPECT_EQ(all.at(5), IdentityAt(a));
   EXPECT_EQ(all.at(6), std::nullopt);
-  EXPECT_FALSE(looks.Next());
+  EXPECT_TRUE(NoneComes(*looks, Long()));
 }
 
 TEST_F(PathLooking, NoPathsHaveNone) {
-  PathLooks looks({});
-  EXPECT_FALSE(looks.Next());
+  auto looks = PathLooks::Begin({});
+  ASSERT_TRUE(looks.ok());
+  EXPECT_TRUE(NoneComes(*looks, Long()));
 }
 
-TEST_F(PathLooking, WhoLooksIsNoChildOfThisProcess) {
-  PathLooks looks({File("a")});
-  EXPECT_EQ(All(looks).size(), 1U);
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
-  EXPECT_EQ(errno, ECHILD);
-}
-
-// A pipe that this process closes is at its end, whether or not anybody still looks.
-TEST_F(PathLooking, WhoLooksKeepsNoPipeOpen) {
+// Nor this process's pipes open, while it hangs.
+TEST_F(PathLooking, OneThatHangsKeepsNobodyFromTheOthers) {
+  const std::string a = Ordinary("a");
+  const std::string pipe = Pipe("pipe");
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
-  PathLooks looks(std::vector<std::string>(1000, File("a")));
-  ASSERT_TRUE(looks.Next());
+  auto looks = PathLooks::Begin({pipe, a, pipe, a}, OpenToLook);
+  ASSERT_TRUE(looks.ok());
+  const Answers first = Next(*looks, 2);
+  EXPECT_TRUE(first.contains(1) && first.contains(3));
+  EXPECT_TRUE(NoneComes(*looks, Short()));
   ::close(ends[1]);
   char byte = 0;
   EXPECT_EQ(::read(ends[0], &byte, 1), 0);
   ::close(ends[0]);
+  const File opened(pipe, O_RDWR);
+  const Answers late = Next(*looks, 2);
+  EXPECT_TRUE(late.contains(0) && late.contains(2));
+  EXPECT_TRUE(NoneComes(*looks, Long()));
 }
 
-TEST_F(PathLooking, ManyAreAnsweredWhoeverStopsAsking) {
-  const std::vector<std::string> paths(1500, File("a"));
-  {
-    PathLooks given_up(paths);
-    EXPECT_TRUE(given_up.Next());
+// What is left behind goes on alone, and is no zombie of this process for long once it has ended.
+TEST_F(PathLooking, NobodyWaitsForOneThatIsLeftBehind) {
+  constexpr char kChildren[] = "/proc/thread-self/children";
+  if (!fs::exists(kChildren)) {
+    GTEST_SKIP() << "this kernel does not list children";
   }
-  PathLooks looks(paths);
-  EXPECT_EQ(All(looks).size(), paths.size());
+  const std::string pipe = Pipe("pipe");
+  const auto children = [&] {
+    std::ifstream file(kChildren);
+    return std::set<pid_t>(std::istream_iterator<pid_t>(file), {});
+  };
+  const std::set<pid_t> before = children();
+  {
+    auto looks = PathLooks::Begin({pipe}, OpenToLook);
+    ASSERT_TRUE(looks.ok());
+    EXPECT_TRUE(NoneComes(*looks, Short()));
+  }
+  std::set<pid_t> left = children();
+  std::erase_if(left, [&](pid_t child) { return before.contains(child); });
+  ASSERT_EQ(left.size(), 1U);
+  const File opened(pipe, O_RDWR);
+  while (children().contains(*left.begin())) {
+    ::usleep(1000);
+    ASSERT_TRUE(PathLooks::Begin({}).ok());
+  }
 }
 
-TEST_F(PathLooking, WithoutAPipeThereIsNoAnswer) {
-  const std::string a = File("a");
+TEST_F(PathLooking, WhoIsKilledLookingIsNoAnswer) {
+  auto looks = PathLooks::Begin({Ordinary("a")}, DieLooking);
+  ASSERT_TRUE(looks.ok());
+  const auto answer = looks->Next(Long());
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kIo);
+}
+
+TEST_F(PathLooking, WithoutAPipeNobodyLooks) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit none{0, limit.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  PathLooks looks({a});
-  const auto answer = looks.Next();
+  const auto looks = PathLooks::Begin({directory_.path()});
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_FALSE(answer);
+  ASSERT_FALSE(looks.ok());
+  EXPECT_NE(looks.error().message.find("cannot look at the members"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // A file system for tests, whose files are as bad as disks can be.
 //
-//   fault_fs BACKING MOUNT        serves the files of the folder BACKING, in the foreground
+//   fault_fs BACKING MOUNT [--uncached]
+//
+// Serves the files of the folder BACKING, in the foreground; whoever looks for one asks each time
+// where nothing is cached.
 //
 // What is written can be read at once, and is durable by fsync alone. What is written to
 // MOUNT/.control is a command, and what is read there says what happened so far.
@@ -307,8 +310,7 @@ int GetAttributes(const char* name, struct stat* into, fuse_file_info* /*file*/)
   return OrError(stat(All().Path(name).c_str(), into));
 }
 
-// Who looks for a file asks each time.
-void* Begin(fuse_conn_info* /*connection*/, fuse_config* config) {
+void* BeginUncached(fuse_conn_info* /*connection*/, fuse_config* config) {
   config->entry_timeout = 0;
   config->attr_timeout = 0;
   return fuse_get_context()->private_data;
@@ -363,13 +365,14 @@ int StatFs(const char* name, struct statvfs* into) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "fault_fs BACKING MOUNT\n");
+  const bool uncached = argc == 4 && std::strcmp(argv[3], "--uncached") == 0;
+  if (argc != 3 && !uncached) {
+    std::fprintf(stderr, "fault_fs BACKING MOUNT [--uncached]\n");
     return 2;
   }
   Disks disks(argv[1]);
   fuse_operations operations{};
-  operations.init = Begin;
+  operations.init = uncached ? BeginUncached : nullptr;
   operations.getattr = GetAttributes;
   operations.readdir = ReadFolder;
   operations.open = Open;
