@@ -123,7 +123,7 @@ class ControlServer::Impl {
   void AcceptAll();
   enum class Room : uint8_t { kThere, kSoon, kNone };
   struct Place {
-    Room room;
+    Room room = Room::kNone;
     Connection* leaves = nullptr;  // who has to go for it
   };
   Place FindPlace();
