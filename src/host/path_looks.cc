@@ -12,11 +12,9 @@
 #include <csignal>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
-#include "base/start_thread.h"
 #include "device/file_device.h"
 
 namespace eplog {
@@ -41,7 +39,8 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
 }
 
 // Keeps nothing of what the process has open: neither a pipe that somebody reads to its end, nor
-// the file system that its folder is on.
+// the file system that its folder is on. Each path has a process of its own (threads cannot be
+// started by the child of a process that has some), and is looked at here where none can be had.
 [[noreturn]] void BeLooker(std::span<const std::string> paths, PathLooks::Look look, int answers) {
   constexpr int kAnswers = 3;
   ::setsid();
@@ -52,17 +51,20 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
   if (!alone) {
     ::_exit(1);
   }
-  std::vector<std::thread> threads;
   for (size_t i = 0; i < paths.size(); ++i) {
-    const auto one = [=] { LookAtOne(paths, i, look, kAnswers); };
-    threads.push_back(TryStartThread(one));
-    if (!threads.back().joinable()) {
-      one();
+    const pid_t one = ::fork();
+    if (one > 0) {
+      continue;
+    }
+    LookAtOne(paths, i, look, kAnswers);
+    if (one == 0) {
+      ::_exit(0);
     }
   }
-  for (std::thread& thread : threads) {
-    if (thread.joinable()) {
-      thread.join();
+  int status = 0;
+  while (::waitpid(-1, &status, 0) > 0 || errno == EINTR) {
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      ::_exit(1);
     }
   }
   ::_exit(0);

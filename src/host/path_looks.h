@@ -20,8 +20,8 @@ namespace eplog {
 class PathLooks {
  public:
   using Clock = std::chrono::steady_clock;
-  // Runs in the other process, on a thread of its own. Nothing: no file and no block device is
-  // there, or nobody may look.
+  // Runs in a process of its own. Nothing: no file and no block device is there, or nobody may
+  // look.
   using Look = std::optional<DeviceIdentity> (*)(const std::string& path);
   static std::optional<DeviceIdentity> LookAt(const std::string& path);
 
