@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "eplog/status.h"
 #include "host/device_content.h"
+#include "host/server.h"
 #include "host/spares.h"
 #include "host/typed_path.h"
 
@@ -24,7 +27,27 @@ Geometry Listed(const ArrayFile& file) {
   return geometry;
 }
 
+// As the process that serves the array knows it: a member may hang, and whoever looks at it.
+std::optional<Geometry> ServedShape(const ArrayFile& file) {
+  auto link = ConnectServer(file);
+  const auto status = link.ok() ? link->client.Request({{"verb", "status"}}, {})
+                                : Result<Json>(Fail(std::move(link).error()));
+  if (!status.ok() || !status->contains("devices")) {
+    return std::nullopt;
+  }
+  Geometry geometry;
+  for (const Json& device : (*status)["devices"]) {
+    const std::string role = device.value("role", "");
+    geometry.n += role == DeviceRoleName(DeviceRole::kSsd) ? 1 : 0;
+    geometry.m += role == DeviceRoleName(DeviceRole::kLog) ? 1 : 0;
+  }
+  return geometry.n == 0 ? std::nullopt : std::optional(geometry);
+}
+
 Geometry ShapeOf(const ArrayFile& file) {
+  if (const auto served = ServedShape(file)) {
+    return *served;
+  }
   const auto geometry = GeometryOf(file);
   return geometry.ok() ? *geometry : Listed(file);
 }

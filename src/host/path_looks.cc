@@ -39,8 +39,9 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
 }
 
 // Keeps nothing of what the process has open: neither a pipe that somebody reads to its end, nor
-// the file system that its folder is on. Each path has a process of its own (threads cannot be
-// started by the child of a process that has some), and is looked at here where none can be had.
+// the file system that its folder is on. Each path has a process of its own: threads cannot be
+// started by the child of a process that has some. Where one cannot be had nobody looks at all: a
+// path that was not looked at would pass for one that hangs.
 [[noreturn]] void BeLooker(std::span<const std::string> paths, PathLooks::Look look, int answers) {
   constexpr int kAnswers = 3;
   ::setsid();
@@ -53,11 +54,11 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
   }
   for (size_t i = 0; i < paths.size(); ++i) {
     const pid_t one = ::fork();
-    if (one > 0) {
-      continue;
+    if (one < 0) {
+      ::kill(0, SIGKILL);  // all of them, and this
     }
-    LookAtOne(paths, i, look, kAnswers);
     if (one == 0) {
+      LookAtOne(paths, i, look, kAnswers);
       ::_exit(0);
     }
   }
@@ -125,10 +126,15 @@ PathLooks::PathLooks(PathLooks&& other) noexcept
       looker_(std::exchange(other.looker_, 0)) {}
 
 PathLooks::~PathLooks() {
-  if (looker_ != 0) {
-    AllLeft().Add(looker_);
-    AllLeft().Reap();
+  if (looker_ == 0) {
+    return;
   }
+  if (::waitpid(looker_, nullptr, WNOHANG) == 0) {  // not reaped: the number is still its own
+    ::kill(looker_, SIGKILL);                       // first, so that it starts no more
+    ::kill(-looker_, SIGKILL);
+    AllLeft().Add(looker_);
+  }
+  AllLeft().Reap();
 }
 
 Result<std::optional<PathLooks::Answer>> PathLooks::Next(Clock::time_point until) {

@@ -31,8 +31,8 @@ class PathLooks {
   PathLooks& operator=(PathLooks&&) = delete;
   PathLooks(const PathLooks&) = delete;
   PathLooks& operator=(const PathLooks&) = delete;
-  // Who looks is not waited for: the look that never comes back stays behind, with nothing of this
-  // process but its memory.
+  // Ends who looks, and does not wait for that: a look that not even SIGKILL ends stays behind, with
+  // nothing of this process but its memory.
   ~PathLooks();
 
   struct Answer {

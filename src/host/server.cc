@@ -187,6 +187,9 @@ class Comparison {
     auto until = PathLooks::Clock::now() + kPatience;
     while (Count(Evidence::kPending) != 0) {
       const auto answer = looks->Next(until);
+      if (!answer.ok() && IsDecided()) {
+        break;
+      }
       EPLOG_TRY(answer);
       if (!*answer) {
         break;
@@ -349,8 +352,13 @@ Result<Answering> WhoAnswers(const ArrayFile& file) {
   if (!asked.ok()) {
     return Fail(std::move(asked).error());
   }
-  const bool serves = CheckServes(asked->told, file).ok();
-  return Answering{std::move(asked->told.server), !serves};
+  Status serves = CheckServes(asked->told, file);
+  const bool looked = serves.ok() || serves.error().code == ErrorCode::kNotFound ||
+                      serves.error().code == ErrorCode::kBusy;
+  if (!looked) {
+    return Fail(std::move(serves).error());
+  }
+  return Answering{std::move(asked->told.server), !serves.ok()};
 }
 
 namespace {

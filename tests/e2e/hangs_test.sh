@@ -139,12 +139,12 @@ for ((i = 0; i < 600; ++i)); do
 done
 run 0 "$EPLOG" create u --level 5 --ssds 3 --logs 1 --device-size 16M --log-size 8M
 run 0 "$EPLOG" volume create u v 8M
-mv u/ssd1 backing/ssd1
-sed -i "s|path = \"ssd1\"|path = \"$WORK/user/ssd1\"|" u/array.toml
+mv u/ssd0 backing/ssd0
+sed -i "s|path = \"ssd0\"|path = \"$WORK/user/ssd0\"|" u/array.toml
 ends() {  # STATUS VERB...
   local status=$1
   shift
-  soon bash -c 'echo "stop ssd1" >user/.control' || fail "fault_fs refuses"
+  soon bash -c 'echo "stop ssd0" >user/.control' || fail "fault_fs refuses"
   { "$EPLOG" "$@" 2>&1; echo "exit status $?"; } | cat >said &
   for ((i = 0; i < 1800; ++i)); do
     kill -0 $! 2>/dev/null || break
@@ -166,6 +166,7 @@ verbs_end() {
   ends 0 status u
   ends 0 status u --json
   ends 0 volume list u
+  ends 0 inject u ssd1 --read-error 0.000001
   run 0 soon "$EPLOG" umount mnt
   DAEMON=
 }
