@@ -151,10 +151,11 @@ TEST_F(PathLooking, NobodyWaitsForOneThatIsLeftBehind) {
     const int writer = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     return writer >= 0 && ::close(writer) == 0;
   };
-  const auto somebody_is_left = [&] {
+  std::set<pid_t> left = children();
+  std::erase_if(left, [&](pid_t child) { return before.contains(child); });
+  const auto somebody_is_left = [&] {  // of these: each look below leaves one of its own
     const std::set<pid_t> now = children();
-    return std::any_of(now.begin(), now.end(),
-                       [&](pid_t child) { return !before.contains(child); });
+    return std::any_of(left.begin(), left.end(), [&](pid_t child) { return now.contains(child); });
   };
   while (somebody_is_left() || somebody_reads()) {
     ::usleep(1000);
