@@ -28,12 +28,14 @@ struct Findings {
 };
 
 Result<Findings> Check(const ArrayFile& file) {
-  if (const auto server = FindServer(file)) {
+  const auto server = FindServer(file);
+  EPLOG_TRY(server);
+  if (*server) {
     return Fail(
         ErrorCode::kBusy,
         fmt::format(
             "{} is mounted at {} by process {}; a check needs it unmounted: eplog umount {}",
-            file.Argument().string(), server->directory, server->pid,
+            file.Argument().string(), (*server)->directory, (*server)->pid,
             ShellWord(file.Argument().string())));
   }
   MemberOptions options;

@@ -62,7 +62,9 @@ Result<int> RunInject(const InjectCommand& command) {
   const auto done = AskServer(*file, *request);
   if (!done.ok()) {
     Error error = done.error();
-    if (error.code == ErrorCode::kNotFound && !FindServer(*file)) {
+    const auto nobody = NobodyServes(error, *file);
+    EPLOG_TRY(nobody);
+    if (*nobody) {
       error.message = fmt::format(
           "'{}' is not mounted, and faults live in the process that serves "
           "it: eplog mount {} DIR first",

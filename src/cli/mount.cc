@@ -199,9 +199,9 @@ Result<std::unique_ptr<MountDirectory>> MountDirectory::Prepare(const std::strin
 Status CheckNotServed(const ArrayFile& file) {
   const auto answers = WhoAnswers(file);
   if (!answers.ok()) {
-    return answers.error().code == ErrorCode::kBusy
-               ? Status(Fail(answers.error()))  // it is stopped, say, and opening it would wait
-               : OkStatus();
+    return answers.error().code == ErrorCode::kNotFound
+               ? OkStatus()
+               : Status(Fail(answers.error()));  // it is stopped, say, and opening it would wait
   }
   const Server& server = answers->server;
   if (answers->of_copy) {

@@ -169,7 +169,9 @@ Result<int> RunRebuild(const RebuildCommand& command) {
   EPLOG_TRY(file);
   const auto pace = ParsePace(command.pace.empty() ? "gentle" : command.pace);
   EPLOG_TRY(pace);
-  const bool mounted = FindServer(*file).has_value();
+  const auto server = FindServer(*file);
+  EPLOG_TRY(server);
+  const bool mounted = server->has_value();
   if (mounted && !command.pace.empty()) {
     EPLOG_TRY(SetPaceOfServer(*file, *pace));
   }

@@ -257,12 +257,13 @@ Result<int> RunReplace(const ReplaceCommand& command) {
   if (command.dry_run) {
     return DryRun(command, *file, *index, path);
   }
-  const bool served = FindServer(*file).has_value();
+  const auto server = FindServer(*file);
+  EPLOG_TRY(server);
   const Status replaced = Replace(command, *file, *index, path);
   EPLOG_TRY(replaced);
   Print(fmt::format("{} is {} of '{}' now and is being rebuilt{}\nnext: eplog status {}",
                     command.path, MemberName(*file, *index), file->name,
-                    served ? "" : " whenever the array is mounted", ShellWord(command.array)));
+                    *server ? "" : " whenever the array is mounted", ShellWord(command.array)));
   return kDone;
 }
 

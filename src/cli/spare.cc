@@ -11,10 +11,12 @@
 #include "cli/verb/verbs.h"
 #include "frontend/spare_keeper.h"
 #include "host/array_file.h"
+#include "host/bounded_call.h"
 #include "host/candidate.h"
 #include "host/device_content.h"
 #include "host/file_spare_shelf.h"
 #include "host/make_file.h"
+#include "host/path_looks.h"
 #include "host/session.h"
 #include "host/spares.h"
 #include "host/typed_path.h"
@@ -72,22 +74,29 @@ Status CheckRole(const SpareCommand& command, const Geometry& g, const ProbedDev
 Status CheckFree(const SpareCommand& command, const ArrayFile& file,
                  const std::filesystem::path& path, const ProbedDevice& probed) {
   const ArrayFile settled = WithJoinedSpares(file);
+  std::vector<std::string> listed;
   for (const MemberPath& member : settled.members) {
-    const auto identity = IdentifyDevice(settled.Locate(member));
-    if (identity.ok() && *identity == probed.identity && BearsMember(file, path)) {
-      return Fail(ErrorCode::kExists,
-                  fmt::format("{} is {} of this array", path.string(), member.name));
-    }
-    if (identity.ok() && *identity == probed.identity) {
-      return CheckNotListed(settled, settled.Locate(member));
-    }
+    listed.push_back(settled.Locate(member).string());
   }
   for (const std::string& spare : settled.spares) {
-    const std::filesystem::path other = settled.LocatePath(spare);
-    const auto identity = IdentifyDevice(other);
-    if (identity.ok() && *identity == probed.identity && IsSpareOf(file, other)) {
+    listed.push_back(settled.LocatePath(spare).string());
+  }
+  const auto there = PathLooks::At(listed, PathLooks::Clock::now() + kPatience);
+  EPLOG_TRY(there);
+  for (size_t i = 0; i < listed.size(); ++i) {
+    if ((*there)[i] != probed.identity) {
+      continue;
+    }
+    if (i < settled.members.size()) {
+      return BearsMember(file, path)
+                 ? Status(
+                       Fail(ErrorCode::kExists, fmt::format("{} is {} of this array", path.string(),
+                                                            settled.members[i].name)))
+                 : CheckNotListed(settled, listed[i]);
+    }
+    if (IsSpareOf(file, listed[i])) {
       return Fail(ErrorCode::kExists,
-                  fmt::format("{} is a spare of this array already", other.string()));
+                  fmt::format("{} is a spare of this array already", listed[i]));
     }
   }
   if (IdentifySpare(file.uuid, path, probed).kind == SpareKind::kSpare) {

@@ -22,6 +22,7 @@
 #include "base/file_descriptor.h"
 #include "device/file_device.h"
 #include "host/bounded_call.h"
+#include "host/path_looks.h"
 
 namespace eplog {
 namespace {
@@ -34,6 +35,12 @@ Result<FileDescriptor> OpenForReading(const std::filesystem::path& path) {
     return FailErrno(errno, "cannot open " + path.string());
   }
   return fd;
+}
+
+tl::unexpected<Error> FailAt(int error, uint64_t offset, const std::filesystem::path& path) {
+  auto failed = FailErrno(error, "cannot read " + path.string());
+  failed.value().offset_bytes = static_cast<int64_t>(offset);
+  return failed;
 }
 
 bool AllZero(std::span<const std::byte> bytes) {
@@ -140,20 +147,21 @@ Result<ProbedDevice> Probe(const std::filesystem::path& path) {
   return probed;
 }
 
-Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
+constexpr size_t kCopies = std::size(kSuperblockCopyOffset);
+
+// Both copies, as they were read: short at the end of a file.
+using Copies = std::array<std::span<const std::byte>, kCopies>;
+
+Result<Superblock> NewestOf(const Copies& copies, const std::filesystem::path& path) {
   std::optional<Superblock> newest;
   Error error;
   error.code = ErrorCode::kNotFound;
   error.message = fmt::format("{} has no EPLOG superblock", path.string());
-  for (const uint64_t offset : kSuperblockCopyOffset) {
-    auto bytes = ReadRange(fd, offset, kSuperblockCopyBytes, path);
-    if (!bytes.ok()) {
-      return Fail(std::move(bytes).error());
-    }
-    if (bytes->size() < kSuperblockCopyBytes) {
+  for (const std::span<const std::byte> bytes : copies) {
+    if (bytes.size() < kSuperblockCopyBytes) {
       continue;
     }
-    auto copy = DecodeSuperblock(*bytes);
+    auto copy = DecodeSuperblock(bytes);
     if (copy.ok()) {
       if (!newest || copy->generation > newest->generation) {
         newest = std::move(*copy);
@@ -169,12 +177,67 @@ Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
   return std::move(*newest);
 }
 
-Result<Superblock> OpenAndReadCopies(const std::filesystem::path& path) {
-  auto fd = OpenForReading(path);
-  if (!fd.ok()) {
-    return Fail(std::move(fd).error());
+Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
+  std::array<std::vector<std::byte>, kCopies> read;
+  Copies copies;
+  for (size_t i = 0; i < kCopies; ++i) {
+    auto bytes = ReadRange(fd, kSuperblockCopyOffset[i], kSuperblockCopyBytes, path);
+    if (!bytes.ok()) {
+      return Fail(std::move(bytes).error());
+    }
+    read[i] = std::move(*bytes);
+    copies[i] = read[i];
   }
-  return ReadCopies(fd->get(), path);
+  return NewestOf(copies, path);
+}
+
+// The same by another process, in memory that both share: zero at first.
+struct CopiesSeen {
+  int not_opened;  // errno, or 0
+  int not_read;    // errno of the copy that could not be read, or 0
+  uint64_t failed_at;
+  std::array<uint64_t, kCopies> bytes;
+  std::array<std::array<std::byte, kSuperblockCopyBytes>, kCopies> copies;
+};
+static_assert(std::is_trivial_v<CopiesSeen>);
+
+std::optional<DeviceIdentity> LookAtCopies(const std::string& path, std::span<std::byte> content) {
+  auto& seen = *new (content.data()) CopiesSeen;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  seen.not_opened = fd < 0 ? errno : 0;
+  for (size_t i = 0; i < kCopies && fd >= 0 && seen.not_read == 0; ++i) {
+    ssize_t n = 1;
+    while (n > 0 && seen.bytes[i] < kSuperblockCopyBytes) {
+      const uint64_t at = kSuperblockCopyOffset[i] + seen.bytes[i];
+      n = ::pread(fd, seen.copies[i].data() + seen.bytes[i], kSuperblockCopyBytes - seen.bytes[i],
+                  static_cast<off_t>(at));
+      seen.bytes[i] += n > 0 ? static_cast<uint64_t>(n) : 0;
+      if (n < 0 && errno == EINTR) {
+        n = 1;
+      } else if (n < 0) {
+        seen.not_read = errno;
+        seen.failed_at = at;
+      }
+    }
+  }
+  return std::nullopt;  // which device that is nobody asks
+}
+
+Result<Superblock> SuperblockOf(std::span<const std::byte> content,
+                                const std::filesystem::path& path) {
+  CopiesSeen seen;
+  std::memcpy(&seen, content.data(), sizeof seen);
+  if (seen.not_opened != 0) {
+    return FailErrno(seen.not_opened, "cannot open " + path.string());
+  }
+  if (seen.not_read != 0) {
+    return FailAt(seen.not_read, seen.failed_at, path);
+  }
+  Copies copies;
+  for (size_t i = 0; i < kCopies; ++i) {
+    copies[i] = std::span(seen.copies[i]).first(seen.bytes[i]);
+  }
+  return NewestOf(copies, path);
 }
 
 Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
@@ -215,9 +278,7 @@ Result<std::vector<std::byte>> ReadRange(int fd, uint64_t offset, uint64_t lengt
       continue;
     }
     if (n < 0) {
-      auto failed = FailErrno(errno, "cannot read " + path.string());
-      failed.value().offset_bytes = static_cast<int64_t>(offset + got);
-      return failed;
+      return FailAt(errno, offset + got, path);
     }
     if (n == 0) {
       break;
@@ -249,21 +310,59 @@ Result<std::string> FindContent(const std::filesystem::path& path, const ProbedD
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
-  return Bounded<Superblock>(path, [path] { return OpenAndReadCopies(path); });
+  return std::move(ReadSuperblocks({path}).front());
 }
 
-std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths) {
-  using Read = BoundedCall<Result<Superblock>>;
-  const auto until = Read::Clock::now() + kPatience;
-  std::vector<Read> reads;
-  reads.reserve(paths.size());
+namespace {
+
+// A process for each.
+void ReadAtOnce(std::span<const std::filesystem::path> paths, const SuperblockIsEnough& is_enough,
+                std::span<Result<Superblock>> superblocks) {
+  constexpr std::chrono::milliseconds kGrace(200);
+  std::vector<std::string> absolute;
   for (const std::filesystem::path& path : paths) {
-    reads.emplace_back([path] { return OpenAndReadCopies(path); });
+    std::error_code error;
+    const std::filesystem::path there = std::filesystem::absolute(path, error);
+    absolute.push_back(error ? path.string() : there.string());
   }
-  std::vector<Result<Superblock>> superblocks;
+  auto until = PathLooks::Clock::now() + kPatience;
+  auto looks = PathLooks::Begin(std::move(absolute), LookAtCopies, sizeof(CopiesSeen));
+  std::vector<bool> answered(paths.size());
+  Status looking = looks.ok() ? OkStatus() : Status(Fail(looks.error()));
+  while (looking.ok()) {
+    const auto answer = looks->Next(until);
+    if (!answer.ok()) {
+      looking = Fail(answer.error());
+      break;
+    }
+    if (!*answer) {
+      break;
+    }
+    const size_t path = (*answer)->path;
+    answered[path] = true;
+    superblocks[path] = SuperblockOf(looks->content(path), paths[path]);
+    if (is_enough && superblocks[path].ok() && is_enough(*superblocks[path])) {
+      until = std::min(until, PathLooks::Clock::now() + kGrace);
+    }
+  }
   for (size_t i = 0; i < paths.size(); ++i) {
-    auto read = reads[i].Wait(until);
-    superblocks.push_back(read ? std::move(*read) : DoesNotAnswer(paths[i]));
+    if (!answered[i]) {
+      superblocks[i] = looking.ok() ? Result<Superblock>(DoesNotAnswer(paths[i]))
+                                    : Result<Superblock>(Fail(looking.error()));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths,
+                                                const SuperblockIsEnough& is_enough) {
+  constexpr size_t kAtOnce = 128;
+  std::vector<Result<Superblock>> superblocks(paths.size(), Superblock());
+  for (size_t first = 0; first < paths.size(); first += kAtOnce) {
+    const size_t count = std::min(kAtOnce, paths.size() - first);
+    ReadAtOnce(std::span(paths).subspan(first, count), is_enough,
+               std::span(superblocks).subspan(first, count));
   }
   return superblocks;
 }

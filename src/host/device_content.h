@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +54,15 @@ Result<uint64_t> FreeBytes(const std::filesystem::path& directory);
 // The newest of the two superblock copies that is whole. kNotFound: neither is there. Errors of
 // both copies are told apart as DecodeSuperblock does: a newer version or a damaged copy is not
 // `not found`.
+// Read by another process (PathLooks), so that this one can end whatever hangs there: for verbs,
+// and not where much memory would be another's too.
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path);
+// Of each path, all at once: several that hang take no longer than one. Once one of them is enough,
+// the others have 200 ms.
+using SuperblockIsEnough = std::function<bool(const Superblock&)>;
+std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths,
+                                                const SuperblockIsEnough& is_enough = {});
 // Of what was looked at, wherever the path leads by now.
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed);
-// Of each path, all at once: several that hang take no longer than one.
-std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace eplog

@@ -132,13 +132,9 @@ Result<std::string> NameOf(const ArrayFile& file, std::string_view device) {
 }  // namespace
 
 Result<Geometry> GeometryOf(const ArrayFile& file) {
-  for (const MemberPath& member : file.members) {
-    const auto superblock = ReadSuperblock(file.Locate(member));
-    if (superblock.ok() && UuidToString(superblock->array_uuid) == file.uuid) {
-      return superblock->geometry;
-    }
-  }
-  return Fail(ErrorCode::kNotFound, "no member of '" + file.name + "' can be read");
+  const auto member = AnyMember(file);
+  EPLOG_TRY(member);
+  return member->geometry;
 }
 
 Result<uint32_t> MemberIndex(const ArrayFile& file, std::string_view device) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,10 +29,11 @@ struct Seen {
 };
 static_assert(std::is_trivially_copyable_v<Seen>);
 
-void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look look, int answers) {
+void LookAtOne(const std::string& path, size_t at, PathLooks::Look look,
+               std::span<std::byte> content, int answers) {
   Seen seen;
   seen.path = at;
-  if (const auto identity = look(paths[at])) {
+  if (const auto identity = look(path, content)) {
     seen.there = true;
     seen.identity = *identity;
   }
@@ -42,7 +44,9 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
 // the file system that its folder is on. Each path has a process of its own: threads cannot be
 // started by the child of a process that has some. Where one cannot be had nobody looks at all: a
 // path that was not looked at would pass for one that hangs.
-[[noreturn]] void BeLooker(std::span<const std::string> paths, PathLooks::Look look, int answers) {
+template <typename ContentOf>
+[[noreturn]] void BeLooker(std::span<const std::string> paths, PathLooks::Look look,
+                           const ContentOf& content_of, int answers) {
   constexpr int kAnswers = 3;
   ::setsid();
   std::signal(SIGPIPE, SIG_IGN);
@@ -58,7 +62,7 @@ void LookAtOne(std::span<const std::string> paths, size_t at, PathLooks::Look lo
       ::kill(0, SIGKILL);  // all of them, and this
     }
     if (one == 0) {
-      LookAtOne(paths, i, look, kAnswers);
+      LookAtOne(paths[i], i, look, content_of(i), kAnswers);
       ::_exit(0);
     }
   }
@@ -95,15 +99,48 @@ Left& AllLeft() {
 
 }  // namespace
 
-std::optional<DeviceIdentity> PathLooks::LookAt(const std::string& path) {
+// Of each path so much; whoever looks has it too, and may write there later than anybody reads.
+class PathLooks::SharedMemory {
+ public:
+  SharedMemory(size_t paths, size_t each) : each_(each), bytes_(paths * each) {
+    if (bytes_ != 0) {
+      memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    }
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory() {
+    if (memory_ != MAP_FAILED) {
+      ::munmap(memory_, bytes_);
+    }
+  }
+  [[nodiscard]] bool ok() const { return bytes_ == 0 || memory_ != MAP_FAILED; }
+  [[nodiscard]] std::span<std::byte> Of(size_t path) const {
+    return bytes_ == 0 ? std::span<std::byte>()
+                       : std::span(static_cast<std::byte*>(memory_) + path * each_, each_);
+  }
+
+ private:
+  size_t each_;
+  size_t bytes_;
+  void* memory_ = MAP_FAILED;
+};
+
+std::optional<DeviceIdentity> PathLooks::LookAt(const std::string& path,
+                                                std::span<std::byte> /*content*/) {
   struct stat info {};
   const bool is_device =
       ::stat(path.c_str(), &info) == 0 && (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode));
   return is_device ? std::optional(IdentityOf(info)) : std::nullopt;
 }
 
-Result<PathLooks> PathLooks::Begin(std::vector<std::string> paths, Look look) {
+Result<PathLooks> PathLooks::Begin(std::vector<std::string> paths, Look look,
+                                   size_t content_bytes) {
   AllLeft().Reap();
+  auto contents = std::make_unique<SharedMemory>(paths.size(), content_bytes);
+  if (!contents->ok()) {
+    return FailErrno(errno, "cannot look at the members");
+  }
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     return FailErrno(errno, "cannot look at the members");
@@ -115,14 +152,35 @@ Result<PathLooks> PathLooks::Begin(std::vector<std::string> paths, Look look) {
     return FailErrno(errno, "cannot look at the members: no process can be had");
   }
   if (looker == 0) {
-    BeLooker(paths, look, into.get());
+    BeLooker(
+        paths, look, [&](size_t path) { return contents->Of(path); }, into.get());
   }
-  return PathLooks(std::move(answers), paths.size(), looker);
+  return PathLooks(std::move(answers), paths.size(), looker, std::move(contents));
 }
+
+Result<std::vector<std::optional<DeviceIdentity>>> PathLooks::At(std::vector<std::string> paths,
+                                                                 Clock::time_point until) {
+  std::vector<std::optional<DeviceIdentity>> there(paths.size());
+  auto looks = Begin(std::move(paths));
+  EPLOG_TRY(looks);
+  while (true) {
+    const auto answer = looks->Next(until);
+    EPLOG_TRY(answer);
+    if (!*answer) {
+      return there;
+    }
+    there[(*answer)->path] = (*answer)->identity;
+  }
+}
+
+PathLooks::PathLooks(FileDescriptor answers, size_t count, pid_t looker,
+                     std::unique_ptr<SharedMemory> contents)
+    : answers_(std::move(answers)), left_(count), contents_(std::move(contents)), looker_(looker) {}
 
 PathLooks::PathLooks(PathLooks&& other) noexcept
     : answers_(std::move(other.answers_)),
       left_(other.left_),
+      contents_(std::move(other.contents_)),
       looker_(std::exchange(other.looker_, 0)) {}
 
 PathLooks::~PathLooks() {
@@ -160,6 +218,10 @@ Result<std::optional<PathLooks::Answer>> PathLooks::Next(Clock::time_point until
     }
   }
   return std::nullopt;
+}
+
+std::span<const std::byte> PathLooks::content(size_t path) const {
+  return contents_->Of(path);
 }
 
 }  // namespace eplog

@@ -7,7 +7,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,13 +22,21 @@ namespace eplog {
 class PathLooks {
  public:
   using Clock = std::chrono::steady_clock;
-  // Runs in a process of its own. Nothing: no file and no block device is there, or nobody may
-  // look.
-  using Look = std::optional<DeviceIdentity> (*)(const std::string& path);
-  static std::optional<DeviceIdentity> LookAt(const std::string& path);
+  // Runs in a process of its own, which allocates no memory. Nothing: no file and no block device
+  // is there, or nobody may look. What more it sees it writes to `content`, which is zero and
+  // aligned to a page where that is what its size is a multiple of.
+  using Look = std::optional<DeviceIdentity> (*)(const std::string& path,
+                                                 std::span<std::byte> content);
+  static std::optional<DeviceIdentity> LookAt(const std::string& path,
+                                              std::span<std::byte> content);
 
-  // All are looked at at once. The paths are absolute. An error if no process can be had.
-  static Result<PathLooks> Begin(std::vector<std::string> paths, Look look = LookAt);
+  // All are looked at at once, with so many bytes of content for each. The paths are absolute. An
+  // error if no process can be had, or no memory that it shares.
+  static Result<PathLooks> Begin(std::vector<std::string> paths, Look look = LookAt,
+                                 size_t content_bytes = 0);
+  // What is at each, all looked at at once and until then; nothing where that does not answer.
+  static Result<std::vector<std::optional<DeviceIdentity>>> At(std::vector<std::string> paths,
+                                                               Clock::time_point until);
   PathLooks(PathLooks&& other) noexcept;
   PathLooks& operator=(PathLooks&&) = delete;
   PathLooks(const PathLooks&) = delete;
@@ -42,13 +52,18 @@ class PathLooks {
   // The next answer, in any order; each path has one. Nothing: none has come until then, or all
   // have. kIo: who looked has ended without.
   Result<std::optional<Answer>> Next(Clock::time_point until);
+  // Of a path that has answered; valid as long as this.
+  [[nodiscard]] std::span<const std::byte> content(size_t path) const;
 
  private:
-  PathLooks(FileDescriptor answers, size_t count, pid_t looker)
-      : answers_(std::move(answers)), left_(count), looker_(looker) {}
+  class SharedMemory;
+
+  PathLooks(FileDescriptor answers, size_t count, pid_t looker,
+            std::unique_ptr<SharedMemory> contents);
 
   FileDescriptor answers_;
   size_t left_;
+  std::unique_ptr<SharedMemory> contents_;
   pid_t looker_;
 };
 

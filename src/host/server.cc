@@ -342,9 +342,15 @@ Result<ServerLink> ConnectServerOf(const MountEntry& mount) {
   return Fail(std::move(none));
 }
 
-std::optional<Server> FindServer(const ArrayFile& file) {
-  const auto answers = WhoAnswers(file);
-  return answers.ok() && !answers->of_copy ? std::optional(answers->server) : std::nullopt;
+Result<std::optional<Server>> FindServer(const ArrayFile& file) {
+  auto answers = WhoAnswers(file);
+  if (answers.ok()) {
+    return answers->of_copy ? std::nullopt : std::optional(std::move(answers->server));
+  }
+  if (answers.error().code == ErrorCode::kNotFound) {
+    return std::nullopt;
+  }
+  return Fail(std::move(answers).error());
 }
 
 Result<Answering> WhoAnswers(const ArrayFile& file) {
@@ -389,6 +395,15 @@ Result<Json> AskServer(const ArrayFile& file, const Json& request,
     }
     return answer;
   });
+}
+
+Result<bool> NobodyServes(const Error& error, const ArrayFile& file) {
+  if (error.code != ErrorCode::kNotFound) {
+    return false;
+  }
+  const auto server = FindServer(file);
+  EPLOG_TRY(server);
+  return !*server;
 }
 
 Result<ArrayFile> FindArray(std::string_view verb, const std::filesystem::path& argument) {

@@ -51,21 +51,26 @@ Result<ServerLink> ConnectServer(const ArrayFile& file);
 // known to, and a process that may be it does not answer.
 Result<ServerLink> ConnectServerOf(const MountEntry& mount);
 
-// The same as ConnectServer, only to know. nullopt also where it cannot be told.
-std::optional<Server> FindServer(const ArrayFile& file);
+// The same as ConnectServer, only to know. nullopt: nobody serves it, though somebody may serve a
+// copy of it. Errors, where it cannot be told, as WhoAnswers.
+Result<std::optional<Server>> FindServer(const ArrayFile& file);
 
 // Who serves an array with its UUID.
 struct Answering {
   Server server;
   bool of_copy = false;  // that is another array: one is a copy of the other
 };
-// Errors as ControlClient::Connect.
+// Errors as ControlClient::Connect: kNotFound, if nobody does. Others also where its devices could
+// not be looked at.
 Result<Answering> WhoAnswers(const ArrayFile& file);
 
 // The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer. To `status` and `scrub`
 // is added what that process cannot see: "files_removed", the names that FindRemoved finds, if there are any.
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
+// Whether this error of AskServer's means that nobody serves the array: `not found` may also be
+// what a serving process says of a volume. Errors as FindServer.
+Result<bool> NobodyServes(const Error& error, const ArrayFile& file);
 
 // LoadArrayFile, for an array that may be served: where its array.toml is gone or cannot be read,
 // the process that serves it says what stood there. With a warning then.

@@ -488,7 +488,7 @@ Status Session::Close() {
 // What has not answered stays until the loop is gone. Who waits for this wants to open the devices,
 // or to go on without them.
 void Session::Release() {
-  constexpr seconds kClosing(5);
+  constexpr seconds kLetGo(5);
   array_.reset();
   for (Member& member : members_.opened) {
     if (member.deadline->idle() && !closer_.Close(member.device)) {
@@ -496,7 +496,7 @@ void Session::Release() {
     }
   }
   std::erase_if(members_.opened, [](const Member& member) { return member.device == nullptr; });
-  static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kClosing));
+  static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kLetGo));
 }
 
 // Who ends with an error because of what hangs is to say so, however long it hangs.
@@ -527,15 +527,15 @@ void Session::LeaveBehind() {
 
 namespace {
 
-// `not found` may also be the server's answer about a volume.
-bool NobodyServes(const Result<Json>& answer, const ArrayFile& file) {
-  return !answer.ok() && answer.error().code == ErrorCode::kNotFound && !FindServer(file);
-}
-
 // A request is JSON, which knows no other text.
 Status CheckTellable(const ArrayFile& file, const Json& request) {
   const auto path = request.find("path");
-  if (path == request.end() || IsUtf8(path->get_ref<const std::string&>()) || !FindServer(file)) {
+  if (path == request.end() || IsUtf8(path->get_ref<const std::string&>())) {
+    return OkStatus();
+  }
+  const auto server = FindServer(file);
+  EPLOG_TRY(server);
+  if (!*server) {
     return OkStatus();
   }
   return Fail(ErrorCode::kInvalidArgument,
@@ -551,7 +551,9 @@ Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json&
                        const std::function<void(uint64_t, uint64_t)>& progress) {
   EPLOG_TRY(CheckTellable(file, request));
   auto answer = AskServer(file, request, progress);
-  if (!NobodyServes(answer, file)) {
+  const auto nobody = answer.ok() ? Result<bool>(false) : NobodyServes(answer.error(), file);
+  EPLOG_TRY(nobody);
+  if (!*nobody) {
     return answer;
   }
   CutMountsOfTheDying(verb);  // they still hold the devices
@@ -572,7 +574,9 @@ Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json&
                        const std::function<void(uint64_t, uint64_t)>& progress) {
   EPLOG_TRY(CheckTellable(file, request));
   auto answer = AskServer(file, request, progress);
-  if (!NobodyServes(answer, file)) {
+  const auto nobody = answer.ok() ? Result<bool>(false) : NobodyServes(answer.error(), file);
+  EPLOG_TRY(nobody);
+  if (!*nobody) {
     return answer;
   }
   CutMountsOfTheDying(verb);

@@ -12,32 +12,43 @@
 namespace eplog {
 namespace {
 
+bool IsMemberOf(const ArrayFile& file, const Superblock& superblock) {
+  return !superblock.is_spare() && UuidToString(superblock.array_uuid) == file.uuid;
+}
+
 // Of this array; nullopt if it is none of its members.
 std::optional<Superblock> MemberAt(const ArrayFile& file, const std::filesystem::path& path) {
   auto superblock = ReadSuperblock(path);
-  if (!superblock.ok() || superblock->is_spare() ||
-      UuidToString(superblock->array_uuid) != file.uuid) {
-    return std::nullopt;
+  return superblock.ok() && IsMemberOf(file, *superblock) ? std::optional(std::move(*superblock))
+                                                          : std::nullopt;
+}
+
+std::vector<std::filesystem::path> MemberPaths(const ArrayFile& file) {
+  std::vector<std::filesystem::path> paths;
+  for (const MemberPath& member : file.members) {
+    paths.push_back(file.Locate(member));
   }
-  return std::move(*superblock);
+  return paths;
 }
 
 }  // namespace
 
 Result<Superblock> AnyMember(const ArrayFile& file) {
-  for (const MemberPath& member : file.members) {
-    if (auto superblock = MemberAt(file, file.Locate(member))) {
-      return std::move(*superblock);
+  const auto is_member = [&](const Superblock& superblock) { return IsMemberOf(file, superblock); };
+  std::vector<Result<Superblock>> superblocks = ReadSuperblocks(MemberPaths(file), is_member);
+  for (Result<Superblock>& superblock : superblocks) {
+    if (superblock.ok() && is_member(*superblock)) {
+      return std::move(superblock);
     }
   }
-  for (const MemberPath& member : file.members) {
-    if (const auto other = ReadSuperblock(file.Locate(member)); other.ok()) {
+  for (size_t i = 0; i < superblocks.size(); ++i) {
+    if (superblocks[i].ok()) {
       return Fail(
           ErrorCode::kNotFound,
           fmt::format("{} names array {}, and {} belongs to {}; 'eplog assemble' finds what "
                       "belongs together",
-                      file.file.string(), file.uuid, file.Locate(member).string(),
-                      UuidToString(other->array_uuid)));
+                      file.file.string(), file.uuid, file.Locate(file.members[i]).string(),
+                      UuidToString(superblocks[i]->array_uuid)));
     }
   }
   return Fail(ErrorCode::kNotFound, "no member of '" + file.name + "' can be read");
@@ -51,8 +62,8 @@ Status CheckNoLaterLog(const ArrayFile& file, const std::filesystem::path& path,
     return OkStatus();
   }
   uint64_t newest = 0;
-  for (const MemberPath& member : file.members) {
-    if (const auto superblock = MemberAt(file, file.Locate(member))) {
+  for (const auto& superblock : ReadSuperblocks(MemberPaths(file))) {
+    if (superblock.ok() && IsMemberOf(file, *superblock)) {
       newest = std::max(newest, superblock->epoch.number);
     }
   }

@@ -167,6 +167,14 @@ verbs_end() {
   ends 0 status u --json
   ends 0 volume list u
   ends 0 inject u ssd1 --read-error 0.000001
+  ends 0 spare list u
+  ends 0 spare add u u/extra
+  ends 0 spare list u
+  ends 0 spare remove u u/extra
+  rm u/extra
+  truncate -s 20M new
+  ends 2 replace u ssd1 new --dry-run  # which is part of the array: that is what it meets
+  ends 1 check u
   run 0 soon "$EPLOG" umount mnt
   DAEMON=
 }

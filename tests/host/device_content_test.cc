@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -297,6 +298,49 @@ TEST_F(Contents, SeveralSuperblocksComeInTheOrderOfTheirPaths) {
   EXPECT_EQ(read[1].error().code, ErrorCode::kNotFound);
   EXPECT_EQ(read[2].error().errno_value, ENOENT);
   EXPECT_EQ(read[3]->DeviceName(), "ssd1");
+}
+
+// Nothing of this process stays with one that hangs, so that it can end; nor do the others wait for
+// that one longer than for what is enough.
+TEST_F(Contents, WhereASuperblockHangsNoThreadStays) {
+  Make("a", kMiB, {{0, Encoded(Member())}});
+  ASSERT_EQ(::mkfifo(At("hangs").c_str(), 0600), 0);  // whoever opens it waits
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto before = threads();
+  const auto read = ReadSuperblocks({At("hangs"), At("a"), At("hangs")},
+                                    [](const Superblock& found) { return found.index.value == 1; });
+  EXPECT_EQ(threads(), before);
+  ASSERT_EQ(read.size(), 3U);
+  ASSERT_TRUE(read[1].ok());
+  EXPECT_EQ(read[1]->DeviceName(), "ssd1");
+  for (const size_t hung : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(read[hung].error().code, ErrorCode::kDeviceFailed);
+    EXPECT_NE(read[hung].error().message.find("hangs does not answer"), std::string::npos);
+  }
+}
+
+TEST_F(Contents, ASuperblockThatCannotBeReadIsNoMissingOne) {
+  const auto directory = ReadSuperblock(dir_.path());
+  ASSERT_FALSE(directory.ok());
+  EXPECT_EQ(directory.error().errno_value, EISDIR);
+  EXPECT_EQ(directory.error().message, "cannot read " + dir_.path().string());
+  EXPECT_EQ(directory.error().offset_bytes, 0);
+}
+
+// More than are read at once; and by paths from where this process is.
+TEST_F(Contents, ManySuperblocksAreReadByRelativePaths) {
+  Make("a", kMiB, {{0, Encoded(Member())}});
+  const std::string relative = std::filesystem::relative(At("a")).string();
+  std::vector<std::filesystem::path> paths(300, relative);
+  paths[200] = At("none");
+  const auto read = ReadSuperblocks(paths);
+  ASSERT_EQ(read.size(), paths.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].ok(), i != 200) << i;
+  }
 }
 
 TEST_F(Contents, FreeSpaceIsThatOfTheDirectory) {

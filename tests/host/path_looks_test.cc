@@ -17,7 +17,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/file_device.h"
@@ -38,12 +40,13 @@ PathLooks::Clock::time_point Short() {
 }
 
 // Hangs at a pipe that nobody has opened for writing.
-std::optional<DeviceIdentity> OpenToLook(const std::string& path) {
+std::optional<DeviceIdentity> OpenToLook(const std::string& path, std::span<std::byte> content) {
   const File file(path, O_RDONLY);
-  return PathLooks::LookAt(path);
+  return PathLooks::LookAt(path, content);
 }
 
-std::optional<DeviceIdentity> DieLooking(const std::string& /*path*/) {
+std::optional<DeviceIdentity> DieLooking(const std::string& /*path*/,
+                                         std::span<std::byte> /*content*/) {
   ::_exit(1);
 }
 
@@ -161,6 +164,36 @@ TEST_F(PathLooking, NobodyWaitsForOneThatIsLeftBehind) {
     ::usleep(1000);
     ASSERT_TRUE(PathLooks::Begin({}).ok());  // which reaps
   }
+}
+
+TEST_F(PathLooking, AtSeveralPathsAtOnceUntilATime) {
+  const std::string a = Ordinary("a");
+  const auto there = PathLooks::At({Pipe("pipe"), a, directory_ / "nothing"}, Long());
+  ASSERT_TRUE(there.ok());
+  EXPECT_EQ(*there, (std::vector<std::optional<DeviceIdentity>>{{}, IdentityAt(a), {}}));
+}
+
+// Each has room of its own, zero at first.
+TEST_F(PathLooking, WhatMoreIsSeenIsShared) {
+  constexpr size_t kBytes = 3000;
+  const auto fill = [](const std::string& path, std::span<std::byte> content) {
+    if (path.back() != 'b') {
+      std::fill(content.begin(), content.end(), static_cast<std::byte>(path.back()));
+    }
+    return std::optional<DeviceIdentity>();
+  };
+  auto looks = PathLooks::Begin({"/a", "/b", "/c"}, fill, kBytes);
+  ASSERT_TRUE(looks.ok());
+  ASSERT_EQ(Next(*looks, 3).size(), 3U);
+  const PathLooks moved(std::move(*looks));
+  const auto is_all = [](std::span<const std::byte> content, char byte) {
+    return content.size() == kBytes &&
+           std::all_of(content.begin(), content.end(),
+                       [byte](std::byte b) { return b == static_cast<std::byte>(byte); });
+  };
+  EXPECT_TRUE(is_all(moved.content(0), 'a'));
+  EXPECT_TRUE(is_all(moved.content(1), 0));
+  EXPECT_TRUE(is_all(moved.content(2), 'c'));
 }
 
 TEST_F(PathLooking, WhoIsKilledLookingIsNoAnswer) {

