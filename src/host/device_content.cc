@@ -202,7 +202,7 @@ struct CopiesSeen {
 static_assert(std::is_trivial_v<CopiesSeen>);
 
 std::optional<DeviceIdentity> LookAtCopies(const std::string& path, std::span<std::byte> content) {
-  auto& seen = *new (content.data()) CopiesSeen;
+  auto& seen = *new (content.data()) CopiesSeen{};
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   seen.not_opened = fd < 0 ? errno : 0;
   for (size_t i = 0; i < kCopies && fd >= 0 && seen.not_read == 0; ++i) {
@@ -225,7 +225,7 @@ std::optional<DeviceIdentity> LookAtCopies(const std::string& path, std::span<st
 
 Result<Superblock> SuperblockOf(std::span<const std::byte> content,
                                 const std::filesystem::path& path) {
-  CopiesSeen seen;
+  CopiesSeen seen{};
   std::memcpy(&seen, content.data(), sizeof seen);
   if (seen.not_opened != 0) {
     return FailErrno(seen.not_opened, "cannot open " + path.string());
