@@ -191,6 +191,14 @@ Result<Superblock> ReadCopies(int fd, const std::filesystem::path& path) {
   return NewestOf(copies, path);
 }
 
+Result<Superblock> OpenAndReadCopies(const std::filesystem::path& path) {
+  auto fd = OpenForReading(path);
+  if (!fd.ok()) {
+    return Fail(std::move(fd).error());
+  }
+  return ReadCopies(fd->get(), path);
+}
+
 // The same by another process, in memory that both share: zero at first.
 struct CopiesSeen {
   int not_opened;  // errno, or 0
@@ -315,42 +323,49 @@ Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
 
 namespace {
 
-// A process for each.
-void ReadAtOnce(std::span<const std::filesystem::path> paths, const SuperblockIsEnough& is_enough,
-                std::span<Result<Superblock>> superblocks) {
-  constexpr std::chrono::milliseconds kGrace(200);
-  std::vector<std::string> absolute;
-  for (const std::filesystem::path& path : paths) {
-    std::error_code error;
-    const std::filesystem::path there = std::filesystem::absolute(path, error);
-    absolute.push_back(error ? path.string() : there.string());
-  }
-  auto until = PathLooks::Clock::now() + kPatience;
-  auto looks = PathLooks::Begin(std::move(absolute), LookAtCopies, sizeof(CopiesSeen));
-  std::vector<bool> answered(paths.size());
-  Status looking = looks.ok() ? OkStatus() : Status(Fail(looks.error()));
-  while (looking.ok()) {
-    const auto answer = looks->Next(until);
-    if (!answer.ok()) {
-      looking = Fail(answer.error());
-      break;
-    }
-    if (!*answer) {
-      break;
-    }
-    const size_t path = (*answer)->path;
-    answered[path] = true;
-    superblocks[path] = SuperblockOf(looks->content(path), paths[path]);
-    if (is_enough && superblocks[path].ok() && is_enough(*superblocks[path])) {
-      until = std::min(until, PathLooks::Clock::now() + kGrace);
+// What they hold, where no process can be had that looks.
+void ReadHere(std::span<const std::filesystem::path> paths, PathLooks::Clock::time_point until,
+              std::span<std::optional<Result<Superblock>>> superblocks) {
+  std::vector<std::optional<BoundedCall<Result<Superblock>>>> reads(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (!superblocks[i]) {
+      reads[i].emplace([path = paths[i]] { return OpenAndReadCopies(path); });
     }
   }
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (!answered[i]) {
-      superblocks[i] = looking.ok() ? Result<Superblock>(DoesNotAnswer(paths[i]))
-                                    : Result<Superblock>(Fail(looking.error()));
+    if (reads[i]) {
+      superblocks[i] = reads[i]->Wait(until);
     }
   }
+}
+
+// A process for each. Those that have not answered by then stay empty.
+void ReadAtOnce(std::span<const std::filesystem::path> paths, const SuperblockIsEnough& is_enough,
+                PathLooks::Clock::time_point until,
+                std::span<std::optional<Result<Superblock>>> superblocks) {
+  constexpr std::chrono::milliseconds kGrace(200);
+  std::vector<std::string> absolute;
+  for (const std::filesystem::path& path : paths) {
+    std::error_code error;  // where this process is, is no more: nor is what it names from there
+    const std::filesystem::path there = std::filesystem::absolute(path, error);
+    absolute.push_back(error ? "" : there.string());
+  }
+  auto looks = PathLooks::Begin(std::move(absolute), LookAtCopies, sizeof(CopiesSeen));
+  while (looks.ok()) {
+    const auto answer = looks->Next(until);
+    if (!answer.ok()) {
+      break;
+    }
+    if (!*answer) {
+      return;
+    }
+    const size_t path = (*answer)->path;
+    superblocks[path] = SuperblockOf(looks->content(path), paths[path]);
+    if (is_enough && superblocks[path]->ok() && is_enough(**superblocks[path])) {
+      until = std::min(until, PathLooks::Clock::now() + kGrace);
+    }
+  }
+  ReadHere(paths, until, superblocks);
 }
 
 }  // namespace
@@ -358,11 +373,16 @@ void ReadAtOnce(std::span<const std::filesystem::path> paths, const SuperblockIs
 std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesystem::path>& paths,
                                                 const SuperblockIsEnough& is_enough) {
   constexpr size_t kAtOnce = 128;
-  std::vector<Result<Superblock>> superblocks(paths.size(), Superblock());
+  const auto until = PathLooks::Clock::now() + kPatience;
+  std::vector<std::optional<Result<Superblock>>> read(paths.size());
   for (size_t first = 0; first < paths.size(); first += kAtOnce) {
     const size_t count = std::min(kAtOnce, paths.size() - first);
-    ReadAtOnce(std::span(paths).subspan(first, count), is_enough,
-               std::span(superblocks).subspan(first, count));
+    ReadAtOnce(std::span(paths).subspan(first, count), is_enough, until,
+               std::span(read).subspan(first, count));
+  }
+  std::vector<Result<Superblock>> superblocks;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    superblocks.push_back(read[i] ? std::move(*read[i]) : DoesNotAnswer(paths[i]));
   }
   return superblocks;
 }

@@ -92,7 +92,7 @@ struct Asked {
 };
 
 // Asks again, over a new connection, for as long as too many ask at once, and not for ever. `ask`
-// says whether it was sent `away` for that.
+// says whether it was sent `away` for that, or whoever it asked hung up, as one that ends does.
 template <typename Answer>
 Answer InTurn(const std::function<Answer(bool& away)>& ask) {
   constexpr milliseconds kBetween(200);
@@ -114,7 +114,7 @@ Result<Asked> AskWhoOnce(const std::string& socket, ControlPatience patience, bo
       return Fail(std::move(client).error());
     }
     const auto answer = client->RequestSoon({{"verb", kServing}});
-    away = client->sent_away();
+    away = client->sent_away() || (!answer.ok() && answer.error().code == ErrorCode::kIo);
     EPLOG_TRY(answer);
     Told told = ReadTold(*answer);
     told.server.pid = client->pid() != 0 ? client->pid() : told.server.pid;

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -320,6 +321,21 @@ TEST_F(Contents, WhereASuperblockHangsNoThreadStays) {
     EXPECT_EQ(read[hung].error().code, ErrorCode::kDeviceFailed);
     EXPECT_NE(read[hung].error().message.find("hangs does not answer"), std::string::npos);
   }
+}
+
+// What is a member does not pass for missing for want of a process that looks.
+TEST_F(Contents, WithoutAPipeSuperblocksAreReadAllTheSame) {
+  Make("a", kMiB, {{0, Encoded(Member())}});
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = ::open("/", O_PATH | O_CLOEXEC);
+  ::close(next);
+  const rlimit one_more{static_cast<rlim_t>(next) + 1, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  const auto read = ReadSuperblock(At("a"));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->DeviceName(), "ssd1");
 }
 
 TEST_F(Contents, ASuperblockThatCannotBeReadIsNoMissingOne) {

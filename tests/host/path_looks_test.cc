@@ -204,6 +204,18 @@ TEST_F(PathLooking, WhoIsKilledLookingIsNoAnswer) {
   EXPECT_EQ(answer.error().code, ErrorCode::kIo);
 }
 
+// Nor is anybody who hangs waited for then.
+TEST_F(PathLooking, WhoIsKilledTakesTheOthersAlong) {
+  const auto die_or_hang = [](const std::string& path, std::span<std::byte> content) {
+    return path == "/die" ? DieLooking(path, content) : OpenToLook(path, content);
+  };
+  auto looks = PathLooks::Begin({Pipe("pipe"), "/die"}, die_or_hang);
+  ASSERT_TRUE(looks.ok());
+  const auto answer = looks->Next(Long());
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, ErrorCode::kIo);
+}
+
 TEST_F(PathLooking, WithoutAPipeNobodyLooks) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -62,6 +62,8 @@ class Serving {
   // How many questions are sent away from now on.
   void SendAway(int questions) { away_ = questions; }
   [[nodiscard]] int away() const { return away_; }
+  // On how many who ask it hangs up from now on.
+  void HangUp(int questions) { hung_up_ = questions; }
 
  private:
   void Accept() {
@@ -77,6 +79,11 @@ class Serving {
       if (c != '\n') {
         line += c;
         continue;
+      }
+      if (hung_up_ > 0) {
+        --hung_up_;
+        ::shutdown(fd, SHUT_RDWR);
+        return;
       }
       const Json request = Json::parse(line);
       line.clear();
@@ -98,6 +105,7 @@ class Serving {
   const Json told_;
   const int listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   std::atomic<int> away_ = 0;
+  std::atomic<int> hung_up_ = 0;
   std::vector<int> connections_;
   std::vector<std::thread> threads_;
   std::thread accepting_;
@@ -378,6 +386,15 @@ TEST_F(WhoServes, WhoIsSentAwayAsksAgain) {
     EXPECT_TRUE(AskServer(file_, {{"verb", "v"}}).ok());
     EXPECT_EQ(serving.away(), 0);
   }
+}
+
+// As one that ends does: whether somebody serves the array is known after that.
+TEST_F(WhoServes, WhoIsHungUpOnAsksWhoServesAgain) {
+  Serving serving(ToldOfAll());
+  serving.HangUp(2);
+  const auto server = FindServer(file_);
+  ASSERT_TRUE(server.ok());
+  EXPECT_TRUE(server->has_value());
 }
 
 // What the process itself cannot see is added to what it says.
