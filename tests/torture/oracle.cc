@@ -156,7 +156,8 @@ bool Oracle::Matches(const Rows& table, const std::vector<VolumeInfo>& found,
   if (table.size() != found.size()) {
     return false;
   }
-  for (const auto& [key, row] : table) {
+  for (const auto& [key, wanted] : table) {
+    const auto& row = wanted;  // clang 14 lets no lambda capture what is bound above
     const auto same = std::find_if(found.begin(), found.end(), [&](const VolumeInfo& info) {
       return info.name == row.name && info.size_bytes == row.size_bytes &&
              (row.id ? info.id == *row.id : !used_ids_.contains(info.id.value));
