@@ -1,7 +1,6 @@
 // What is believed of a process that says which array it serves, and what is said where it is not.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -20,6 +19,7 @@
 #include "host/server.h"
 #include "host/session.h"
 #include "report/plan_json.h"
+#include "tests/support/no_processes.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog {
@@ -283,49 +283,23 @@ TEST_F(WhoServes, ThePathCountsWhereNothingElseTells) {
   EXPECT_EQ(Said(ConnectServer(copy)).rfind("not found: nobody serves", 0), 0U);
 }
 
-// Of this process, so that nothing can be opened but `files` more.
-class FewFiles {
- public:
-  explicit FewFiles(int files) {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    std::vector<int> free;
-    for (int i = 0; i < files; ++i) {
-      free.push_back(::open("/", O_PATH | O_CLOEXEC));
-    }
-    const rlimit few{static_cast<rlim_t>(free.back()) + 1, before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (const int fd : free) {
-      ::close(fd);
-    }
-  }
-  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  FewFiles(const FewFiles&) = delete;
-  FewFiles& operator=(const FewFiles&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 // Who serves may be somebody: that nobody does is not known then, and nothing is opened.
 TEST_F(WhoServes, WhereNobodyCanLookItIsSaidSo) {
-  const std::string why = "cannot look at the members";
-  const auto with_a_socket_and_no_more = [&](const auto& ask) {
-    const Serving serving(ToldOfAll());
-    const FewFiles few(2);  // this end of the connection and the other
-    const auto answer = ask();
+  const Serving serving(ToldOfAll());
+  const auto says_so = [](const auto& answer) {
     ASSERT_FALSE(answer.ok());
     EXPECT_EQ(answer.error().code, ErrorCode::kIo);
-    EXPECT_EQ(answer.error().message, why);
+    EXPECT_EQ(answer.error().message, "cannot look at the members: no process can be had");
   };
-  with_a_socket_and_no_more([&] { return FindServer(file_); });
-  with_a_socket_and_no_more([&] { return WhoAnswers(file_); });
-  const Error not_found{.code = ErrorCode::kNotFound, .message = "no volume is called v"};
-  with_a_socket_and_no_more([&] { return NobodyServes(not_found, file_); });
-  with_a_socket_and_no_more([&] {
-    return AskOrOpen("test", file_, {{"verb", "v"}}, [](Session&) -> Result<Json> {
+  WithoutProcesses([&] {
+    says_so(FindServer(file_));
+    says_so(WhoAnswers(file_));
+    says_so(
+        NobodyServes({.code = ErrorCode::kNotFound, .message = "no volume is called v"}, file_));
+    says_so(AskOrOpen("test", file_, {{"verb", "v"}}, [](Session&) -> Result<Json> {
       ADD_FAILURE() << "it was opened";
       return Json();
-    });
+    }));
   });
 }
 
