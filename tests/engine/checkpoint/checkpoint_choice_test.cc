@@ -93,8 +93,13 @@ TEST_F(CheckpointChoice, IsOfAllWhereAFullOneOfAnySizeWouldNotFitBehindIt) {
     checkpointer_.Adopt(root, root_block);
     parts_.Log({parts_.Chunk(0, 0)});
     EXPECT_TRUE(Checkpoint(CheckpointKind::kIncremental).ok());
-    EXPECT_EQ(Root()->runs[0].first_block, (root_block + 1) % area);
-    return Root()->runs.size();
+    const auto written = Root();
+    if (!written.ok()) {
+      ADD_FAILURE() << written.error().ToString();
+      return size_t{0};
+    }
+    EXPECT_EQ(written->runs[0].first_block, (root_block + 1) % area);
+    return written->runs.size();
   };
   parts_.Log({parts_.Chunk(0, 0)});
   const uint64_t most = area - g().max_checkpoint_blocks() - MostBlocks();
