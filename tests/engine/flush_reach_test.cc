@@ -82,6 +82,29 @@ TEST_F(FlushReach, OfWhatIsDurableAsksNoDevice) {
   }
 }
 
+// An extent that is gone says nothing of when it went, so the volume does, wherever the range lies.
+TEST_F(FlushReach, OfAVolumeOfWhichExtentsWentReachesDevices) {
+  const auto punch = [this](uint64_t offset, uint64_t length) {
+    ASSERT_TRUE(
+        RunTask(test_.loop, test_.array->Trim(volume_, offset, length, TrimMode::kPunch)).ok());
+  };
+  const VolumeId other = test_.CreateVolume("other", extent_);
+  ASSERT_TRUE(test_.Write(other, 0, std::vector<std::byte>(kChunk, std::byte{1})).ok());
+  FlushAll();
+  punch(2 * extent_, extent_);
+  const uint64_t before = test_.counter(4).counters().flushes;
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->Flush(other, 0, UINT64_MAX)).ok());
+  EXPECT_EQ(test_.counter(4).counters().flushes, before) << "another volume's";
+  EXPECT_TRUE(ReachesDevices(2 * extent_, extent_));
+  EXPECT_FALSE(ReachesDevices(0, UINT64_MAX)) << "it is durable now";
+  punch(4 * extent_, 2 * extent_);
+  Put(0);
+  EXPECT_TRUE(ReachesDevices(extent_, extent_));
+  punch(0, kExtents * extent_);
+  EXPECT_TRUE(ReachesDevices(0, UINT64_MAX));
+  EXPECT_FALSE(ReachesDevices(0, UINT64_MAX));
+}
+
 // A range may go beyond the volume's end, or begin there: what is inside counts.
 TEST_F(FlushReach, EndsWhereTheVolumeEnds) {
   const uint64_t size = test_.array->GetVolume(volume_)->size_bytes;

@@ -130,6 +130,25 @@ TEST_P(TrimReach, OfZerosCostsNothing) {
   ExpectContent();
 }
 
+// What lies in buffers alone is content: its extent is not empty, whatever the tables say of it.
+TEST_P(TrimReach, WhatOnlyLiesInBuffersKeepsItsExtent) {
+  Put(3 * kChunk, kChunk);
+  Put(2 * extent_ - kChunk, kChunk);
+  EXPECT_EQ(Extents(), 2U);
+  Trim(0, 3 * kChunk);
+  Trim(4 * kChunk, extent_ - 4 * kChunk);
+  Trim(extent_, extent_ - kChunk);
+  EXPECT_EQ(Extents(), 2U);
+  ExpectContent();
+  FlushAll();
+  test_.Kill();
+  test_.Open();
+  ExpectContent();
+  Trim(3 * kChunk, kChunk);
+  EXPECT_EQ(Extents(), 1U);
+  ExpectContent();
+}
+
 // One record an extent, if that has no more than 64 stripes.
 TEST_P(TrimReach, OfManyStripesTakesFewEntries) {
   Put(0, size_);
