@@ -154,6 +154,25 @@ TEST_F(BufferRules, AFullStripeBufferLosesItsOldestStripe) {
   EXPECT_EQ(Logged(), 5U);
 }
 
+// A stripe of which a part has gone to the log already is no fresh one any more: what is written to
+// it then lies in the device buffers, and stays when the rest of it leaves.
+TEST_F(BufferRules, AStripeThatLeavesItsBufferLeavesNoOther) {
+  Make({.device_chunks = 16, .stripes = 1});
+  Put(kFresh, 0);
+  Put(kFresh, 1);
+  const uint64_t second = (kFresh * kData + 1) * kChunk;
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->Flush(volume_, second, kChunk)).ok());
+  EXPECT_EQ(Logged(), 1U);
+  Put(kFresh, 2);
+  EXPECT_EQ(Logged(), 1U);
+  Put(kFresh + 1, 0);
+  test_->Sleep(1);
+  EXPECT_EQ(Logged(), 2U) << "only what was there when it was fresh";
+  EXPECT_TRUE(Absorbs(kFresh, 2));
+  EXPECT_TRUE(Absorbs(kFresh + 1, 0));
+  EXPECT_FALSE(Absorbs(kFresh, 0));
+}
+
 // Each by its own age, in whichever buffer it lies, and nothing else with it.
 TEST_F(BufferRules, WhatIsFiveSecondsOldGoesAndTheYoungerStays) {
   struct Step {
