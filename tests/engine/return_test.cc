@@ -195,6 +195,27 @@ TEST_F(Returning, NotWhoWasTakenOutByDecision) {
   test_->Kill();
 }
 
+// What became of others since does not make it one that was only away.
+TEST_F(Returning, NotWhoWasTakenOutThoughOthersChangedSince) {
+  ASSERT_TRUE(test_->Fail(kAway).ok());
+  test_->Kill();
+  Open();
+  constexpr uint32_t kOther = 4;
+  ASSERT_TRUE(test_->Fail(kOther).ok());
+  Write(5 * kStripe, kChunk);
+  Flush();
+  ASSERT_TRUE(test_->ReplaceByItselfBlank(kOther).ok());
+  AwaitOk(kOther);
+  test_->Kill();
+  Open();
+  EXPECT_EQ(State(kAway), DeviceState::kFailed);
+  test_->Sleep(5'000'000);
+  EXPECT_EQ(State(kAway), DeviceState::kFailed);
+  EXPECT_EQ(State(kOther), DeviceState::kOk);
+  EXPECT_TRUE(test_->Read(volume_, 0, kSize) == model_);
+  test_->Kill();
+}
+
 // Among what failed may have been a flush (I7).
 TEST_F(Returning, NotWhoFailedARequest) {
   Fault fault;
