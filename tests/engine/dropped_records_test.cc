@@ -143,6 +143,7 @@ class DroppedRecords : public ::testing::Test {
     EXPECT_EQ(told_, told);
     EXPECT_EQ(test_->hooks().recovery_dropped - before.recovery_dropped, dropped);
     EXPECT_EQ(test_->hooks().recovery_salvaged - before.recovery_salvaged, salvaged);
+    EXPECT_EQ(test_->array->GetStatus().unstable_bytes, 0U) << "what is written again is durable";
     ExpectContent();
     test_->Kill();
     told_.clear();

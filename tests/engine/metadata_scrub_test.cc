@@ -211,5 +211,31 @@ TEST_F(MetadataScrub, AnOfflineCheckSeesTheSame) {
   EXPECT_EQ(report->findings[1].device, geometry_.DeviceName(DeviceIndex(last)));
 }
 
+// A crash may have torn the copy that was being written, and what only looks does not mend it. Once
+// the array was closed it is a problem like any other.
+TEST_F(MetadataScrub, ACopyThatACrashToreIsNoProblemOfAnOfflineCheck) {
+  const auto generation = [this](size_t copy) {
+    const auto found =
+        DecodeSuperblock(Bytes(3, kSuperblockCopyOffset[copy], kSuperblockCopyBytes));
+    return found.ok() ? found->generation : 0;
+  };
+  for (const bool crashes : {true, false}) {
+    SCOPED_TRACE(crashes ? "after a crash" : "after it was closed");
+    if (crashes) {
+      test_->Kill();
+    } else {
+      test_->Open();
+      ASSERT_TRUE(test_->Close().ok());
+    }
+    const size_t older = generation(0) < generation(1) ? 0 : 1;
+    Flip(3, kSuperblockCopyOffset[older] + 40);
+    test_->Open(true);
+    const auto report = RunTask(test_->loop, test_->array->Check(Progress()));
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->problems_found, crashes ? 0U : 1U);
+    ASSERT_TRUE(test_->Close().ok());
+  }
+}
+
 }  // namespace
 }  // namespace eplog
