@@ -159,6 +159,19 @@ TEST_F(Commits, OfMoreStripesThanHaveSlotsAtOnceGoInBatches) {
   }
 }
 
+TEST_F(Commits, TakeTheLastSlotThereIs) {
+  parts_.Log({parts_.Chunk(0, 0)});
+  parts_.MakeStable();
+  for (uint8_t i = 0; i < g().n; ++i) {
+    while (parts_.core.space.free(DeviceIndex(i)) > 1) {
+      static_cast<void>(parts_.core.space.Claim(DeviceIndex(i)));
+    }
+  }
+  ASSERT_TRUE(Commit({0}).ok());
+  ExpectCommitted(0);
+  EXPECT_EQ(parts_.core.space.free_min(), 0U);
+}
+
 TEST_F(Commits, WithoutLogRoomAreRefusedAndNotWaitedFor) {
   parts_.Log({parts_.Chunk(0, 0)});
   parts_.MakeStable();
@@ -198,7 +211,27 @@ TEST_F(Commits, WhatFailedAndWasWrittenAnewIsNoFailureAnyMore) {
   parts_.MakeStable();
   ASSERT_FALSE(Commit({1}).ok());
   parts_.WriteStripe(StripeIndex(1));
+  EXPECT_TRUE(Commit({1}).ok());
   EXPECT_TRUE(committer_.TakeFailures().empty());
+}
+
+// It looks newer than it is, and waits for a flush; it is as lost as it was.
+TEST_F(Commits, WhatFailedAndWasMovedOnInTheLogIsAFailureStill) {
+  Ruin(1);
+  parts_.MakeStable();
+  const Status first = Commit({1});
+  ASSERT_FALSE(first.ok());
+  parts_.Log({parts_.Chunk(1, 0)});
+  for (const bool stable : {false, true}) {
+    if (stable) {
+      parts_.MakeStable();
+    }
+    const Status again = Commit({1});
+    ASSERT_FALSE(again.ok()) << stable;
+    EXPECT_EQ(again.error().code, first.error().code);
+    EXPECT_EQ(again.error().message, first.error().message);
+  }
+  EXPECT_EQ(committer_.TakeFailures(), Of({1}));
 }
 
 TEST_F(Commits, OfAnArrayThatHasStoppedAreNone) {

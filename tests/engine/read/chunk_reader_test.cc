@@ -122,6 +122,44 @@ TEST_F(ChunkReaders, AsManyAsParityReplacesAndNotOneMore) {
   EXPECT_EQ(Read(parts_.Chunk(1, 0)).error().code, ErrorCode::kTooManyFailures);
 }
 
+// Parity whose own checksum is right, and which is that of other data.
+TEST_F(ChunkReaders, WhatARowDecodesToMustBeWhatWasWritten) {
+  const StripeIndex stripe(0);
+  parts_.WriteStripe(stripe);
+  RowWord word = parts_.core.state->rows.Get(stripe, 3);
+  const Bytes other = parts_.NewContent();
+  std::ranges::copy(other, parts_.SlotBytes(parts_.g().SsdOf(stripe, 3), word.word).begin());
+  word.crc = parts_.core.checksum(other);
+  parts_.core.state->rows.Set(stripe, 3, word);
+  parts_.RotRow(stripe, 0);
+  parts_.RotRow(stripe, 4);
+  const Result<Bytes> decoded = Read(parts_.Chunk(0, 0));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.error().code, ErrorCode::kTooManyFailures);
+  ExpectLatest(parts_.Chunk(0, 1));
+}
+
+// A peer that is wrong and looks right, as other content with the same checksum does.
+TEST(ChunkReadersOfAlike, WhatALogStripeDecodesToMustBeWhatWasWritten) {
+  EngineParts parts({.alike = true});
+  ChunkReader reader(parts.core, &parts.appender);
+  const ChunkIndex chunk = parts.Chunk(1, 0);
+  const ChunkIndex peer = parts.Chunk(1, 1);
+  parts.Log({chunk, peer});
+  const auto pending = parts.core.state->pending.Find(chunk);
+  const SlotWord peers_word = parts.core.state->Latest(peer).word;
+  const Bytes other = parts.NewContent();
+  std::ranges::copy(other, parts.SlotBytes(parts.g().SsdOf(peer), peers_word).begin());
+  parts.Rot(parts.g().SsdOf(chunk), pending->word);
+  // The first log chunk is their sum, of which this checksum tells nothing.
+  const uint64_t place = parts.core.state->pending.PlaceOf(pending->log_stripe);
+  parts.memory(parts.g().LogDevice(0)).bytes()[parts.g().LogOffset(place)] ^= std::byte{1};
+  Bytes into(parts.g().chunk_bytes);
+  const Status decoded = parts.Run(reader.ReadLatest(chunk, into));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.error().code, ErrorCode::kTooManyFailures);
+}
+
 // A lone one needs no other SSD: each log chunk has all of it.
 TEST_F(ChunkReaders, ALonePendingChunkIsInEachLogChunk) {
   parts_.Log({parts_.Chunk(0, 0)});

@@ -225,6 +225,21 @@ TEST_F(RowBatches, ParityAnewWithItsChecksums) {
   ExpectChunk(0, 3);  // the other one is left as it was
 }
 
+TEST_F(RowBatches, OnlyTheParityThatIsWantedIsMadeAnew) {
+  const uint32_t crc = parts_.core.state->rows.Get(StripeIndex(0), 3).crc;
+  RowWord word = parts_.core.state->rows.Get(StripeIndex(0), 3);
+  word.crc = crc ^ 1;
+  parts_.core.state->rows.Set(StripeIndex(0), 3, word);
+  parts_.RotRow(StripeIndex(0), 4);
+  AddAll(1);
+  ReadAll();
+  ASSERT_EQ(batch_->row(0).bad, 0b11000U);
+  batch_->EncodeParity(0, 0b10000);
+  EXPECT_EQ(batch_->row(0).valid, 0b10111U);
+  EXPECT_EQ(batch_->row(0).words[3].crc, crc ^ 1);
+  ExpectChunk(0, 4);
+}
+
 // ---- meanwhile
 
 TEST_F(RowBatches, WhatWasAddedStaysAsItWas) {
