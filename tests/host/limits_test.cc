@@ -3,11 +3,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -67,6 +70,58 @@ TEST(Limits, BuffersTakeAQuarterOfWhatThereIs) {
   EXPECT_EQ(of(least), std::to_string(least / 4));
 #endif
   EXPECT_EQ(of(RLIM_INFINITY), std::to_string(unlimited));
+}
+
+// What the kernel says of control groups is made up for a process that sees its own mounts.
+class Groups {
+ public:
+  Groups() { std::filesystem::create_directory(dir_.path() / "fs"); }
+  void Limit(const std::string& group, const std::string& most) const {
+    std::filesystem::create_directories(dir_.path() / "fs" / group);
+    dir_.Write("fs/" + group + "/memory.max", most + "\n");
+  }
+  // Of one that is in these, in KiB; empty: this cannot be shown here.
+  [[nodiscard]] std::string BuffersIn(const std::string& groups) const {
+    const std::string file = dir_.Write("groups", groups);
+    const std::string fs = dir_.path() / "fs";
+    return Beside([&]() -> std::string {
+      if (::unshare(CLONE_NEWNS) != 0 ||
+          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount(fs.c_str(), "/sys/fs/cgroup", nullptr, MS_BIND, nullptr) != 0 ||
+          ::mount(file.c_str(), "/proc/self/cgroup", nullptr, MS_BIND, nullptr) != 0) {
+        return "";
+      }
+      return std::to_string(MostBufferBytes() >> 10);
+    });
+  }
+
+ private:
+  TempDir dir_;
+};
+
+TEST(Limits, BuffersTakeAQuarterOfWhatAControlGroupAndThoseAboveItLeave) {
+  const Groups groups;
+  groups.Limit("a/b/c", "65536");
+  groups.Limit("a/b", "max");
+  groups.Limit("a", "32768");
+  groups.Limit("other", "4096");
+  groups.Limit("wide/in", "16384");
+  groups.Limit("wide", "65536");
+  if (groups.BuffersIn("0::/a\n").empty()) {
+    GTEST_SKIP() << "needs root, and mounts of its own";
+  }
+  EXPECT_EQ(groups.BuffersIn("0::/wide/in\n"), "4") << "its own";
+  EXPECT_EQ(groups.BuffersIn("0::/a/b/c\n"), "8") << "that of one above";
+  EXPECT_EQ(groups.BuffersIn("0::/a/b\n"), "8") << "and has none itself";
+  EXPECT_EQ(groups.BuffersIn("0::/a/none\n"), "8");
+  EXPECT_EQ(groups.BuffersIn("4:memory:/other\n1:cpu:/other\n0::/wide\n"), "16")
+      << "of version 2, wherever it stands";
+  EXPECT_EQ(groups.BuffersIn("0::/wide\n4:memory:/other\n"), "16");
+  EXPECT_EQ(groups.BuffersIn("4:memory:/other\n"), groups.BuffersIn(""));
+  EXPECT_EQ(groups.BuffersIn("0::/\n"), groups.BuffersIn("")) << "nothing is said of all";
+  groups.Limit(".", "8192");
+  EXPECT_EQ(groups.BuffersIn("0::/\n"), "2");
+  EXPECT_EQ(groups.BuffersIn("0::/wide\n"), "2") << "all that there is, is above all";
 }
 
 // ---- open files

@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -171,6 +174,43 @@ TEST_F(PathLooking, AtSeveralPathsAtOnceUntilATime) {
   const auto there = PathLooks::At({Pipe("pipe"), a, directory_ / "nothing"}, Long());
   ASSERT_TRUE(there.ok());
   EXPECT_EQ(*there, (std::vector<std::optional<DeviceIdentity>>{{}, IdentityAt(a), {}}));
+}
+
+// What has been answered by then counts; what has not is not waited for.
+TEST_F(PathLooking, ATimeThatHasPassedIsNotWaitedFor) {
+  auto looks = PathLooks::Begin({Pipe("pipe"), Ordinary("a")}, OpenToLook);
+  ASSERT_TRUE(looks.ok());
+  ASSERT_EQ(Next(*looks, 1).size(), 1U);
+  EXPECT_TRUE(NoneComes(*looks, PathLooks::Clock::now() - 10min));
+}
+
+// Signals that somebody else handles neither end the wait nor are an answer.
+TEST_F(PathLooking, ASignalIsNoAnswer) {
+  struct sigaction noted {};
+  struct sigaction before {};
+  noted.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &noted, &before), 0);  // calls are not begun again
+  const std::string pipe = Pipe("pipe");
+  auto looks = PathLooks::Begin({pipe}, OpenToLook);
+  ASSERT_TRUE(looks.ok());
+  const pthread_t here = ::pthread_self();
+  std::thread others([&] {
+    for (int i = 0; i < 100; ++i) {
+      ::pthread_kill(here, SIGUSR1);
+      std::this_thread::sleep_for(1ms);
+    }
+    const File opened(pipe, O_RDWR);
+    ::pthread_kill(here, SIGUSR1);
+    while (::access((directory_ / "end").c_str(), F_OK) != 0) {
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  const auto answer = looks->Next(Long());
+  Ordinary("end");
+  others.join();
+  ASSERT_TRUE(answer.ok()) << answer.error().ToString();
+  EXPECT_TRUE(*answer);
+  EXPECT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
 // Each has room of its own, zero at first.
