@@ -1,6 +1,7 @@
 // What a client makes of answers that are not as they should be, and of servers that take their
 // time.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -516,6 +517,20 @@ TEST_F(ControlClientTest, APathThatIsTooLongLeadsNowhere) {
   EXPECT_EQ(answer.error().errno_value, ENAMETOOLONG);
   const auto shorter = ControlRequest(longest.substr(0, 107), {{"verb", "v"}});
   EXPECT_EQ(shorter.error().code, ErrorCode::kNotFound) << "nobody is there, but it can be asked";
+}
+
+// Whoever took that for nobody would open an array that somebody serves.
+TEST_F(ControlClientTest, WithoutADescriptorNobodyIsAskedAndThatIsSaid) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto answer = ControlRequest(path_, {{"verb", "v"}});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(answer.error().errno_value, EMFILE);
+  EXPECT_EQ(answer.error().message, "control socket " + path_);
 }
 
 }  // namespace

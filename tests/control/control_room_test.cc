@@ -1,6 +1,8 @@
 // Who of many is let in, who gives way, and who is waited for at the end. Everything is done on one
 // thread, so that it happens in the order in which it is written here.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -217,6 +219,76 @@ TEST_F(ControlRoom, WhoIsAtWorkGivesNoWay) {
   next.Ask("echo");
   Until([&] { return next.Has(1); });
   EXPECT_FALSE(next.sent_away());
+}
+
+// As many as there are.
+class NoDescriptorLeft {
+ public:
+  NoDescriptorLeft() {
+    int highest = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      highest = std::max(highest, std::stoi(entry.path().filename()));
+    }
+    while (fill_.empty() || fill_.back() < highest) {
+      fill_.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    }
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit limit{static_cast<rlim_t>(fill_.back()) + 1, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  ~NoDescriptorLeft() {
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0);
+    for (const int fd : fill_) {
+      ::close(fd);
+    }
+  }
+  NoDescriptorLeft(const NoDescriptorLeft&) = delete;
+  NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
+
+ private:
+  std::vector<int> fill_;
+  rlimit before_{};
+};
+
+// Whoever comes then waits until there is one, and nobody is busy with him meanwhile.
+TEST_F(ControlRoom, WhereNoDescriptorIsLeftTheNextIsLetInLater) {
+  Guest& guest = Come();
+  guest.Ask("echo");
+  Until([&] { return guest.Has(1); });
+  Guest& newcomer = Come();
+  newcomer.Ask("echo");
+  {
+    const NoDescriptorLeft none;
+    const uint64_t before = loop_->enters();
+    Rest(500'000);
+    EXPECT_LT(loop_->enters() - before, 200U);
+    EXPECT_FALSE(newcomer.Has(1));
+    guest.Ask("echo");
+    Until([&] { return guest.Has(2); });
+    EXPECT_FALSE(guest.sent_away()) << "there is room for more than come";
+  }
+  Until([&] { return newcomer.Has(1); });
+  EXPECT_FALSE(newcomer.sent_away());
+}
+
+// Where there is none and no room either, the descriptor of him who gives way is taken. Of the one
+// behind him nothing is promised: without a descriptor the kernel does not say that nobody waits.
+TEST_F(ControlRoom, WhoGivesWayGivesHisDescriptor) {
+  LetInAllThatThereIsRoomFor();
+  Rest(2'100'000);
+  Guest& newcomer = Come();
+  newcomer.Ask("echo");
+  const NoDescriptorLeft none;
+  Until([&] { return newcomer.Has(1); });
+  EXPECT_FALSE(newcomer.sent_away());
+  EXPECT_TRUE(guests_[0]->sent_away());
+  for (size_t i = 2; i < kMostConnections; ++i) {
+    EXPECT_FALSE(guests_[i]->sent_away()) << i;
+  }
+}
+
+TEST_F(ControlRoom, WhoIsNotStoppedDoesNotEnd) {
+  EXPECT_DEATH(server_.reset(), "a control server is destroyed before it was stopped");
 }
 
 // Who keeps his connection has his answer, and nobody waits any longer then.

@@ -1,6 +1,7 @@
 #include "runtime/helper_thread.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <chrono>
@@ -120,6 +121,49 @@ TEST_F(HelperThreads, JobsThatWaitForNoneNeedOneThread) {
   EXPECT_EQ(Threads(), before);
 }
 
+// Others are started for jobs that have to wait for one, and not for one that is free.
+TEST_F(HelperThreads, AreStartedOnlyWhereNoneIsFree) {
+  HelperThread helper(*loop_, 4);
+  bool told = false;
+  int ran = 0;
+  int running = 2;
+  loop_->Spawn(Count(helper.Run([&] { WaitToBeTold(told); }), &ran, &running));
+  loop_->Spawn(Count(helper.Run([&] { Tell(); }), &ran, &running));
+  ASSERT_TRUE(loop_->RunUntil([&] { return running == 0; }));
+  const size_t before = Threads();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(RunTask(*loop_, helper.Run([] {})).ok());
+  }
+  EXPECT_EQ(Threads(), before) << "two are free";
+  // Three that wait for each other: two are free, and one more is started.
+  told_ = false;
+  running = 3;
+  bool first = false;
+  bool second = false;
+  loop_->Spawn(Count(helper.Run([&] { WaitToBeTold(first); }), &ran, &running));
+  loop_->Spawn(Count(helper.Run([&] { WaitToBeTold(second); }), &ran, &running));
+  loop_->Spawn(Count(helper.Run([&] { Tell(); }), &ran, &running));
+  ASSERT_TRUE(loop_->RunUntil([&] { return running == 0; }));
+  EXPECT_TRUE(told && first && second);
+  EXPECT_EQ(ran, 5);
+  EXPECT_EQ(Threads(), before + 1);
+}
+
+// Whoever ends waits for what was begun and for what was queued: both are somebody's memory.
+TEST_F(HelperThreads, DoAllThatTheyWereGivenBeforeTheyGo) {
+  std::string order;
+  int ran = 0;
+  int running = 5;
+  {
+    HelperThread helper(*loop_);
+    for (char job = 'a'; job < 'f'; ++job) {
+      loop_->Start(Count(helper.Run([&order, job] { order += job; }), &ran, &running));
+    }
+  }
+  EXPECT_EQ(order, "abcde");
+  loop_.reset();
+}
+
 TEST_F(HelperThreads, AreNoMoreThanMayBe) {
   HelperThread helper(*loop_, 2);
   std::set<std::thread::id> threads;
@@ -193,6 +237,21 @@ void NothingIsRefusedOnceItHasStarted() {
 
 TEST(HelperThreadDeathTest, NothingIsRefusedOnceItHasStarted) {
   EPLOG_IN_A_PROCESS(NothingIsRefusedOnceItHasStarted);
+}
+
+// It could never tell that a job has ended.
+void NoDescriptorIsLeft() {
+  auto loop = IoUringLoop::Create();
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = 0;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  const HelperThread helper(**loop);
+}
+
+TEST(HelperThreadDeathTest, WithoutADescriptorThereIsNone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(NoDescriptorIsLeft(), "no descriptor left for an eventfd");
 }
 
 }  // namespace
