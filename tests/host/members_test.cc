@@ -3,12 +3,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,8 +51,8 @@ class MembersOf : public testing::Test {
     return OpenMembers(*loop_, file_, options);
   }
   // "ssd0 ssd2 | what was said; what was said"
-  std::string Opened(const std::vector<std::string>& without = {}) {
-    const auto members = Open(without);
+  std::string Opened(const std::vector<std::string>& without = {}) { return Said(Open(without)); }
+  static std::string Said(const Result<Members>& members) {
     if (!members.ok()) {
       return std::string(ErrorCodeName(members.error().code)) + ": " + members.error().message;
     }
@@ -187,6 +191,83 @@ TEST(ReadOnlyBelow, NamesTheMend) {
   EXPECT_EQ(error.message,
             "the members of 'demo' lie on a read-only file system: make it writable, or only read: "
             "eplog mount '/a b' DIR --read-only (ssd0 cannot be written; ssd1 too)");
+}
+
+// In a process that sees its own mounts.
+class ReadOnlyMembers : public MembersOf {
+ protected:
+  void Move(const std::string& name) {
+    std::filesystem::create_directories(At("ro"));
+    std::filesystem::rename(At(name), At("ro/" + name));
+    for (MemberPath& member : file_.members) {
+      member.path = member.name == name ? "ro/" + name : member.path;
+    }
+  }
+  // Those that were moved cannot be written to there.
+  void There(const std::function<void()>& look) {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "only root mounts";
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string ro = At("ro");
+      const bool mounted =
+          ::unshare(CLONE_NEWNS) == 0 &&
+          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+          ::mount(ro.c_str(), ro.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+          ::mount("none", ro.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0;
+      EXPECT_TRUE(mounted);
+      look();
+      std::fflush(nullptr);
+      ::_exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+};
+
+// They are there, and not as good as gone.
+TEST_F(ReadOnlyMembers, AreNotMissingAndTheMendIsNamed) {
+  for (const char* name : {"ssd0", "ssd1", "ssd2", "log0"}) {
+    Move(name);
+  }
+  There([this] {
+    const auto refused = Open();
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kReadOnly);
+    const std::string begin =
+        "the members of 'demo' lie on a read-only file system: make it writable, or only read: "
+        "eplog mount " +
+        dir_.path().string() + " DIR --read-only (ssd0 cannot be written: ";
+    EXPECT_EQ(refused.error().message.substr(0, begin.size()), begin);
+    EXPECT_NE(refused.error().message.find("; log0 cannot be written: "), std::string::npos);
+    MemberOptions options;
+    options.read_only = true;
+    EXPECT_EQ(Said(OpenMembers(*loop_, file_, options)), "ssd0 ssd1 ssd2 log0");
+  });
+}
+
+TEST_F(ReadOnlyMembers, AreToldApartFromThoseThatAreMissing) {
+  Move("ssd1");
+  std::filesystem::remove(At("ssd2"));
+  There([this] {
+    const auto members = Open();
+    ASSERT_TRUE(members.ok()) << members.error().message;
+    EXPECT_TRUE(members->read_only_below);
+    EXPECT_EQ(Said(members).rfind("ssd0 log0; ssd2 is missing: there is no " + At("ssd2") +
+                                      "; ssd1 cannot be written: ",
+                                  0),
+              0U)
+        << Said(members);
+  });
+  // Whoever else holds some is the one to be named.
+  const auto held = Hold("ssd0");
+  There([this] {
+    const auto refused = Open();
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+  });
 }
 
 // ---- one device

@@ -193,6 +193,23 @@ TEST_F(Underlay, CirclesEnd) {
   EXPECT_EQ(Way(Block(4001, 1), kOther), std::nullopt);
 }
 
+// Of real ones there are few; one that says that it has more is not followed for ever.
+TEST_F(Underlay, LayersAreThirtyTwoAtMost) {
+  const fs::path file = dir_.Write("file", "x");
+  fs::path below = AddLoop(3, file);
+  std::string all = "loop3";
+  for (unsigned layers = 2; layers <= 33; ++layers) {
+    const std::string name = fmt::format("dm-{}", layers);
+    const fs::path above = AddBlock(name, 4001, layers);
+    fs::create_directories(above / "slaves");
+    fs::create_symlink(below, above / "slaves" / below.filename());
+    below = above;
+    all.insert(0, name + " on ");
+    const auto way = Way(Block(4001, layers), FileSystemOf(file));
+    EXPECT_EQ(way, layers <= 32 ? std::optional(all) : std::nullopt) << layers;
+  }
+}
+
 // Where neither is a loop device nor a disk of its own: what it says of itself is believed.
 TEST_F(Underlay, WhatTheKernelDoesNotTellWholeLeadsNowhere) {
   const fs::path file = dir_.Write("file", "x");
