@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,16 @@ TEST(RequestBuffers, AMovedOneIsGivenBackOnce) {
     EXPECT_EQ(buffers.free_slots(), 1U);
   }
   EXPECT_EQ(buffers.free_slots(), 2U);
+}
+
+// Whoever still had one would write into memory of somebody else.
+TEST(RequestBuffersDeathTest, NoneIsLeftOutWhenTheyGo) {
+  const auto one_is_out = [] {
+    auto buffers = std::make_unique<RequestBuffers>(2);
+    const RequestBuffer taken = buffers->TryGet();
+    buffers.reset();
+  };
+  EXPECT_DEATH(one_is_out(), "a request outlives its buffers");
 }
 
 // So that serving does not begin by asking for memory.
