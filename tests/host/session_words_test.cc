@@ -2,11 +2,14 @@
 // serves it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -198,6 +201,44 @@ TEST_F(Words, LimitsOfThisProcessAreSaidBeforeAnythingIsOpened) {
     const auto refused = Session::Open("test", file_, MemberOptions());
     const bool said = !refused.ok() && refused.error().code == ErrorCode::kUnsupported;
     ::_exit(limited && said && Session::Open("test", file_, ReadOnly()).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// Nor are they lost who cannot be written to: they are to be made writable, or only read.
+TEST_F(Words, MembersThatCannotBeWrittenToAreNotGivenUp) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "only root mounts";
+  }
+  const std::string ro = At("ro");
+  fs::create_directory(ro);
+  for (MemberPath& member : file_.members) {
+    if (member.name == "ssd0" || member.name == "ssd1") {
+      fs::rename(At(member.name), ro + "/" + member.name);
+      member.path = "ro/" + member.name;
+    }
+  }
+  ASSERT_TRUE(WriteArrayFile(file_).ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    EXPECT_TRUE(::unshare(CLONE_NEWNS) == 0 &&
+                ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                ::mount(ro.c_str(), ro.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+                ::mount("none", ro.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) ==
+                    0);
+    const Status refused = TryOpen();
+    EXPECT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kReadOnly);
+    const std::string& said = refused.error().message;
+    EXPECT_EQ(said.rfind("the members of 'demo' lie on a read-only file system: ", 0), 0U) << said;
+    EXPECT_NE(said.find("(ssd0 cannot be written: "), std::string::npos) << said;
+    EXPECT_NE(said.find("; ssd1 cannot be written: "), std::string::npos) << said;
+    EXPECT_TRUE(TryOpen(ReadOnly()).ok());
+    session_.reset();
+    std::fflush(nullptr);
+    ::_exit(HasFailure() ? 1 : 0);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
