@@ -18,6 +18,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -205,6 +207,62 @@ TEST(EnteringDeathTest, ErrorsThatDoNotPassEndTheProgram) {
     EXPECT_DEATH(EndsWith(error, true), "io_uring_enter fails") << error;
     EXPECT_DEATH(EndsWith(error, false), "io_uring_enter fails") << error;
   }
+}
+
+// What is to be cancelled at the end is told the kernel, too.
+void EndingFails() {
+  auto loop = IoUringLoop::Create(4);
+  std::array<int, 2> pipe{};
+  int events = 0;
+  if (::pipe2(pipe.data(), O_CLOEXEC) == 0) {
+    for (int i = 0; i < 10; ++i) {
+      (*loop)->Spawn(Poll(**loop, pipe[0], &events));
+    }
+  }
+  bool slept = false;
+  (*loop)->Spawn([](IoUringLoop& on, bool* over) -> Task<void> {
+    co_await on.Sleep(1000);
+    *over = true;
+  }(**loop, &slept));
+  static_cast<void>((*loop)->RunUntil([&] { return slept; }));
+  if (!EnterFails::With({EINVAL}).ok()) {
+    std::fprintf(stderr, "io_uring_enter fails, or so it would");
+    std::abort();
+  }
+  static_cast<void>((*loop)->EndRequests(UINT64_MAX));
+}
+
+TEST(EnteringDeathTest, ErrorsAtTheEndThatDoNotPassEndTheProgram) {
+  if (!IoUringLoop::Create(4).ok()) {
+    GTEST_SKIP() << "needs io_uring";
+  }
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(EndingFails(), "io_uring_enter fails");
+}
+
+// Who only gives way to others asks the kernel for nothing.
+TEST(Entering, WhereThereIsNothingToAskForNobodyEnters) {
+  auto loop = IoUringLoop::Create(4);
+  if (!loop.ok()) {
+    GTEST_SKIP() << "needs io_uring";
+  }
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  int events = 0;
+  (*loop)->Spawn(Poll(**loop, pipe[0], &events));
+  const auto yield = [](IoUringLoop& on) -> Task<void> {
+    for (int i = 0; i < 200'000; ++i) {  // many turns
+      co_await on.Yield();
+    }
+  };
+  Await(**loop, yield(**loop));
+  EXPECT_EQ((*loop)->in_flight(), 1U);
+  EXPECT_LT((*loop)->enters(), 20U);
+  EXPECT_GE((*loop)->enters(), 1U) << "the one that there is was handed over";
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_TRUE((*loop)->RunUntil([&] { return events != 0; }));
+  ::close(pipe[0]);
+  ::close(pipe[1]);
 }
 
 // Of somebody else in the process, while nothing happens that the loop waits for.
