@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/core/traffic.h"
-#include "metadata/snapshot.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 
 namespace eplog {
