@@ -177,6 +177,12 @@ TEST(EnteringDeathTest, ErrorsThatPassAreTriedAgain) {
   EPLOG_IN_A_PROCESS(ErrorsThatPassDoNotKeepALoopFromEnding);
 }
 
+Task<void> YieldUntil(IoUringLoop& loop, const int* over) {
+  for (bool waits = true; waits; waits = *over == 0) {
+    co_await loop.Yield();
+  }
+}
+
 // Whether it would have waited for completions or not.
 void EndsWith(int error, bool waiting) {
   auto loop = IoUringLoop::Create(4);
@@ -190,11 +196,7 @@ void EndsWith(int error, bool waiting) {
   if (waiting) {
     static_cast<void>((*loop)->RunUntil([&] { return written != 0; }));
   }
-  (*loop)->Spawn([](IoUringLoop& on, const int* over) -> Task<void> {
-    while (*over == 0) {
-      co_await on.Yield();
-    }
-  }(**loop, &written));
+  (*loop)->Spawn(YieldUntil(**loop, &written));
   static_cast<void>((*loop)->RunUntil([&] { return written != 0; }));
 }
 
