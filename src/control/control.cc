@@ -127,6 +127,7 @@ class ControlServer::Impl {
     Connection* leaves = nullptr;  // who has to go for it
   };
   Place FindPlace();
+  [[nodiscard]] bool SomebodyWaits() const;
   static void SendAway(Connection& connection);
   Task<void> Serve(Connection& connection);
   Task<bool> ReadLine(Connection& connection, std::string& line);
@@ -173,7 +174,7 @@ void ControlServer::Impl::AcceptAll() {
     const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       again_ = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-      if (again_ && place.leaves != nullptr) {
+      if (again_ && place.leaves != nullptr && SomebodyWaits()) {
         SendAway(*place.leaves);  // his descriptor is what is missing
       }
       return;
@@ -197,6 +198,12 @@ void ControlServer::Impl::AcceptAll() {
     ended_.Add();
     loop_.Spawn(Serve(connection));
   }
+}
+
+// To be let in. Without a descriptor `accept` says what is missing even where nobody does.
+bool ControlServer::Impl::SomebodyWaits() const {
+  pollfd polled{listen_fd_, POLLIN, 0};
+  return ::poll(&polled, 1, 0) == 1;
 }
 
 // Whoever only keeps a connection, or does not take his answer, gives way to one who asks for

@@ -106,15 +106,14 @@ Result<std::string> KnownContent(int fd, const std::filesystem::path& path, uint
   return found;
 }
 
-Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) {
-    const int error = errno;
-    if (error == ENOENT || error == ENOTDIR) {
-      return Fail(ErrorCode::kNotFound, fmt::format("there is no {}", path.string()));
-    }
-    return FailErrno(error, "cannot look at " + path.string());
+tl::unexpected<Error> CannotLookAt(int error, const std::filesystem::path& path) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return Fail(ErrorCode::kNotFound, fmt::format("there is no {}", path.string()));
   }
+  return FailErrno(error, "cannot look at " + path.string());
+}
+
+Result<DeviceIdentity> IdentityFrom(const struct stat& info, const std::filesystem::path& path) {
   if (S_ISBLK(info.st_mode) || S_ISREG(info.st_mode)) {
     return IdentityOf(info);
   }
@@ -122,28 +121,47 @@ Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
               fmt::format("{} is neither a regular file nor a block device", path.string()));
 }
 
-Result<ProbedDevice> Probe(const std::filesystem::path& path) {
-  if (auto there = Identify(path); !there.ok()) {  // what is no device may wait when it is opened
-    return Fail(std::move(there).error());
+Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) {
+    return CannotLookAt(errno, path);
   }
-  auto fd = OpenForReading(path);
+  return IdentityFrom(info, path);
+}
+
+// What is held, to be read.
+Result<FileDescriptor> OpenHeld(const FileDescriptor& held, const std::filesystem::path& path) {
+  auto fd = OpenForReading(fmt::format("/proc/self/fd/{}", held.get()));
+  if (!fd.ok()) {
+    return FailErrno(fd.error().errno_value, "cannot open " + path.string());
+  }
+  return fd;
+}
+
+// Opened as a path first: what is no device may wait when it is opened.
+Result<ProbedDevice> Probe(const std::filesystem::path& path) {
+  FileDescriptor held(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat info = {};
+  if (!held.ok() || ::fstat(held.get(), &info) != 0) {
+    return CannotLookAt(errno, path);
+  }
+  const auto identity = IdentityFrom(info, path);
+  EPLOG_TRY(identity);
+  auto fd = OpenHeld(held, path);
   if (!fd.ok()) {
     return Fail(std::move(fd).error());
   }
-  struct stat info = {};
-  if (::fstat(fd->get(), &info) != 0) {
-    return FailErrno(errno, "cannot look at " + path.string());
-  }
   ProbedDevice probed;
-  probed.identity = IdentityOf(info);
-  probed.block = probed.identity.block;
+  probed.identity = *identity;
+  probed.block = identity->block;
   if (!probed.block) {
     probed.size_bytes = static_cast<uint64_t>(info.st_size);
     probed.disk_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
   } else if (::ioctl(fd->get(), BLKGETSIZE64, &probed.size_bytes) != 0) {
     return FailErrno(errno, "cannot tell the size of " + path.string());
   }
-  probed.held = std::make_shared<const FileDescriptor>(std::move(*fd));
+  FileDescriptor& keeps = probed.block ? *fd : held;
+  probed.held = std::make_shared<const FileDescriptor>(std::move(keeps));
   return probed;
 }
 
@@ -248,7 +266,13 @@ Result<Superblock> SuperblockOf(std::span<const std::byte> content,
   return NewestOf(copies, path);
 }
 
-Result<std::string> Content(int fd, const std::filesystem::path& path, uint64_t size_bytes) {
+Result<std::string> Content(const std::filesystem::path& path, const ProbedDevice& probed) {
+  const auto open = OpenHeld(*probed.held, path);
+  if (!open.ok()) {
+    return Fail(open.error());
+  }
+  const int fd = open->get();
+  const uint64_t size_bytes = probed.size_bytes;
   auto superblock = ReadCopies(fd, path);
   if (superblock.ok()) {
     const std::string what =
@@ -313,8 +337,7 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const Device
 }
 
 Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed) {
-  return Bounded<std::string>(
-      path, [path, probed] { return Content(probed.held->get(), path, probed.size_bytes); });
+  return Bounded<std::string>(path, [path, probed] { return Content(path, probed); });
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path) {
@@ -388,7 +411,13 @@ std::vector<Result<Superblock>> ReadSuperblocks(const std::vector<std::filesyste
 }
 
 Result<Superblock> ReadSuperblock(const std::filesystem::path& path, const ProbedDevice& probed) {
-  return Bounded<Superblock>(path, [path, probed] { return ReadCopies(probed.held->get(), path); });
+  return Bounded<Superblock>(path, [path, probed]() -> Result<Superblock> {
+    const auto fd = OpenHeld(*probed.held, path);
+    if (!fd.ok()) {
+      return Fail(fd.error());
+    }
+    return ReadCopies(fd->get(), path);
+  });
 }
 
 Result<uint64_t> FreeBytes(const std::filesystem::path& directory) {

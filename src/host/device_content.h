@@ -28,7 +28,8 @@ struct ProbedDevice {
   uint64_t disk_bytes = 0;  // a file: what it takes on its file system
   // It is open for as long as this is kept, so that nothing else gets its identity meanwhile (file
   // systems give numbers of deleted files away again): what is opened later as this device is what
-  // was looked at.
+  // was looked at. A file as a path (O_PATH): its file system is asked for nothing when that is
+  // closed, by this process or by one that inherited it, and so may hang.
   std::shared_ptr<const FileDescriptor> held;
 };
 

@@ -31,7 +31,8 @@ class PathLooks {
                                               std::span<std::byte> content);
 
   // All are looked at at once, with so many bytes of content for each. The paths are absolute. An
-  // error if no process can be had, or no memory that it shares.
+  // error if no process can be had, or no memory that it shares. Who looks has closed before that
+  // what this process has open: nothing of it may lie on what hangs, but what is held as a path.
   static Result<PathLooks> Begin(std::vector<std::string> paths, Look look = LookAt,
                                  size_t content_bytes = 0);
   // What is at each, all looked at at once and until then; nothing where that does not answer.

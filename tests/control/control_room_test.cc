@@ -271,8 +271,7 @@ TEST_F(ControlRoom, WhereNoDescriptorIsLeftTheNextIsLetInLater) {
   EXPECT_FALSE(newcomer.sent_away());
 }
 
-// Where there is none and no room either, the descriptor of him who gives way is taken. Of the one
-// behind him nothing is promised: without a descriptor the kernel does not say that nobody waits.
+// Where there is none and no room either, the descriptor of him who gives way is taken, and no other.
 TEST_F(ControlRoom, WhoGivesWayGivesHisDescriptor) {
   LetInAllThatThereIsRoomFor();
   Rest(2'100'000);
@@ -282,7 +281,7 @@ TEST_F(ControlRoom, WhoGivesWayGivesHisDescriptor) {
   Until([&] { return newcomer.Has(1); });
   EXPECT_FALSE(newcomer.sent_away());
   EXPECT_TRUE(guests_[0]->sent_away());
-  for (size_t i = 2; i < kMostConnections; ++i) {
+  for (size_t i = 1; i < kMostConnections; ++i) {
     EXPECT_FALSE(guests_[i]->sent_away()) << i;
   }
 }

@@ -91,6 +91,37 @@ TEST_P(TrimBeside, AWriteThatComesMeanwhileIsKept) {
   }
 }
 
+// Extents go in batches of some thousand stripes, and whoever waits for one does not wait for all.
+TEST_P(TrimBeside, ManyExtentsThatGoLetOthersIn) {
+  ArrayShape shape = SmallShape(4, 1);
+  shape.ssd_bytes = shape.log_bytes = uint64_t{64} << 20;
+  shape.log_delays = kLogDelays;
+  shape.buffers = {.device_chunks = GetParam(), .stripes = GetParam()};
+  test_ = std::make_unique<SmallArray>(shape);
+  const auto superblock = DecodeSuperblock(test_->memory(0).bytes().first(kSuperblockCopyBytes));
+  ASSERT_TRUE(superblock.ok());
+  extent_ = superblock->geometry.extent_data_bytes();
+  const uint64_t extents = 4096 / superblock->geometry.extent_stripes;
+  volume_ = test_->CreateVolume("v", extents * extent_);
+  content_ = RandomBytes(random_, kChunk);
+  for (uint64_t i = 0; i < extents; ++i) {
+    ASSERT_TRUE(test_->Write(volume_, i * extent_, content_).ok());
+  }
+  ASSERT_EQ(Extents(), extents);
+  std::optional<Status> trimmed;
+  Start(test_->array->Trim(volume_, 0, extents * extent_, TrimMode::kPunch), trimmed);
+  while (Extents() == extents) {
+    test_->Sleep(kStepUs);
+  }
+  ASSERT_FALSE(trimmed);
+  EXPECT_TRUE(test_->Write(volume_, (extents - 1) * extent_, content_).ok());
+  EXPECT_FALSE(trimmed) << "whoever writes meanwhile waits for what goes now";
+  test_->Sleep(10'000'000);
+  ASSERT_TRUE(trimmed && trimmed->ok());
+  EXPECT_LE(Extents(), 1U);
+  ExpectSound();
+}
+
 INSTANTIATE_TEST_SUITE_P(Buffers, TrimBeside, ::testing::Values(0U, 16U));
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/host/member_superblock.h"
 #include "tests/support/no_processes.h"
 #include "tests/support/temp_dir.h"
 
@@ -23,34 +24,6 @@ namespace eplog {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-Uuid UuidOf(uint8_t number) {
-  Uuid uuid{};
-  uuid.fill(std::byte{number});
-  return uuid;
-}
-
-// ssd1 of a 2+1 array.
-Superblock Member() {
-  GeometryRequest request;
-  request.n = 3;
-  request.m = 1;
-  request.chunk_bytes = 4096;
-  request.ssd_bytes = 16 * kMiB;
-  request.log_bytes = 4 * kMiB;
-  Superblock superblock;
-  superblock.geometry = *PlanGeometry(request);
-  superblock.array_uuid = UuidOf(0xA);
-  superblock.device_uuid = UuidOf(1);
-  superblock.index = DeviceIndex(1);
-  superblock.name = "demo";
-  superblock.epoch = {5, 1};
-  superblock.members.resize(4);
-  for (uint8_t i = 0; i < 4; ++i) {
-    superblock.members[i].uuid = UuidOf(i);
-  }
-  return superblock;
-}
 
 std::string Encoded(const Superblock& superblock) {
   std::string bytes(kSuperblockCopyBytes, '\0');
@@ -162,6 +135,21 @@ TEST_F(Contents, OnlyTheDeviceThatWasLookedAtIsProbed) {
   EXPECT_EQ(other.error().code, ErrorCode::kBusy);
 }
 
+// Whoever looks at the members closes first what it has inherited: closing must ask nothing of a
+// file system that hangs by now.
+TEST_F(Contents, WhatIsHeldIsHeldAsAPathAndIsReadAllTheSame) {
+  const auto path = Make("a", kMiB, {{0, Encoded(MemberSuperblock())}});
+  const auto probed = ProbeDevice(path);
+  ASSERT_TRUE(probed.ok());
+  const int flags = ::fcntl(probed->held->get(), F_GETFL);
+  EXPECT_NE(flags & O_PATH, 0);
+  EXPECT_NE(::fcntl(probed->held->get(), F_GETFD) & FD_CLOEXEC, 0);
+  std::filesystem::remove(path);
+  const auto superblock = ReadSuperblock(path, *probed);
+  ASSERT_TRUE(superblock.ok());
+  EXPECT_EQ(superblock->DeviceName(), "ssd1");
+}
+
 // ---- what lies on it
 
 // The beginning and the end are looked at, a MiB each.
@@ -219,13 +207,15 @@ TEST_F(Contents, WhatOthersPutThereIsCalledAsPeopleCallIt) {
 
 TEST_F(Contents, DevicesOfArraysAreNamed) {
   const std::string of = " of the EPLOG array 'demo', 0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a";
-  EXPECT_EQ(Found(kMiB, {{0, Encoded(Member())}}), "a member (ssd1)" + of);
-  EXPECT_EQ(Found(kMiB, {{kSuperblockCopyOffset[1], Encoded(Member())}}), "a member (ssd1)" + of);
-  EXPECT_EQ(Found(kMiB, {{0, Encoded(SpareSuperblock(Member(), UuidOf(7)))}}), "a spare" + of);
-  Superblock newer = Member();
+  EXPECT_EQ(Found(kMiB, {{0, Encoded(MemberSuperblock())}}), "a member (ssd1)" + of);
+  EXPECT_EQ(Found(kMiB, {{kSuperblockCopyOffset[1], Encoded(MemberSuperblock())}}),
+            "a member (ssd1)" + of);
+  EXPECT_EQ(Found(kMiB, {{0, Encoded(SpareSuperblock(MemberSuperblock(), UuidOf(7)))}}),
+            "a spare" + of);
+  Superblock newer = MemberSuperblock();
   newer.version = kFormatVersion + 1;
   EXPECT_EQ(Found(kMiB, {{0, Encoded(newer)}}), "a member of an EPLOG array of a newer version");
-  std::string damaged = Encoded(Member());
+  std::string damaged = Encoded(MemberSuperblock());
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   EXPECT_EQ(Found(kMiB, {{0, damaged}}), "data");
 }
@@ -255,9 +245,9 @@ TEST_F(Contents, RangesEndWithTheFile) {
 }
 
 TEST_F(Contents, TheNewestCopyThatIsWholeCounts) {
-  Superblock older = Member();
+  Superblock older = MemberSuperblock();
   older.generation = 6;
-  Superblock newer = Member();
+  Superblock newer = MemberSuperblock();
   newer.generation = 7;
   std::string torn = Encoded(newer);
   torn.back() = static_cast<char>(torn.back() ^ 1);
@@ -287,9 +277,9 @@ TEST_F(Contents, WhereThereIsNoSuperblockItIsSaidSo) {
 }
 
 TEST_F(Contents, SeveralSuperblocksComeInTheOrderOfTheirPaths) {
-  Make("a", kMiB, {{0, Encoded(Member())}});
+  Make("a", kMiB, {{0, Encoded(MemberSuperblock())}});
   Make("b", kMiB);
-  Superblock other = Member();
+  Superblock other = MemberSuperblock();
   other.index = DeviceIndex(3);
   Make("c", kMiB, {{0, Encoded(other)}});
   const auto read = ReadSuperblocks({At("c"), At("b"), At("none"), At("a")});
@@ -304,7 +294,7 @@ TEST_F(Contents, SeveralSuperblocksComeInTheOrderOfTheirPaths) {
 // Nothing of this process stays with one that hangs, so that it can end; nor do the others wait for
 // that one longer than for what is enough.
 TEST_F(Contents, WhereASuperblockHangsNoThreadStays) {
-  Make("a", kMiB, {{0, Encoded(Member())}});
+  Make("a", kMiB, {{0, Encoded(MemberSuperblock())}});
   ASSERT_EQ(::mkfifo(At("hangs").c_str(), 0600), 0);  // whoever opens it waits
   const auto threads = [] {
     const std::filesystem::directory_iterator tasks("/proc/self/task");
@@ -325,7 +315,7 @@ TEST_F(Contents, WhereASuperblockHangsNoThreadStays) {
 
 // What is a member does not pass for missing for want of a process that looks.
 TEST_F(Contents, WithoutProcessesSuperblocksAreReadAllTheSame) {
-  Make("a", kMiB, {{0, Encoded(Member())}});
+  Make("a", kMiB, {{0, Encoded(MemberSuperblock())}});
   Make("b", kMiB);
   WithoutProcesses([this] {
     const auto read = ReadSuperblocks({At("a"), At("b"), At("none")});
@@ -346,7 +336,7 @@ TEST_F(Contents, ASuperblockThatCannotBeReadIsNoMissingOne) {
 
 // More than are read at once; and by paths from where this process is.
 TEST_F(Contents, ManySuperblocksAreReadByRelativePaths) {
-  Make("a", kMiB, {{0, Encoded(Member())}});
+  Make("a", kMiB, {{0, Encoded(MemberSuperblock())}});
   const std::string relative = std::filesystem::relative(At("a")).string();
   std::vector<std::filesystem::path> paths(300, relative);
   paths[200] = At("none");

@@ -450,6 +450,9 @@ Task<Status> Volumes::FreeTrimmed(VolumeId id, uint64_t from_bytes, uint64_t to_
   const uint64_t extent_bytes = core_.geometry.extent_data_bytes();
   const size_t limit = std::max(1U, kFreeBatchStripes / core_.geometry.extent_stripes);
   for (size_t done = 0; done < empty.size(); done += limit) {
+    if (done != 0) {
+      co_await core_.loop.Yield();  // who waited for the batch before this one comes first
+    }
     Task<std::shared_ptr<Gate>> entering = Enter(id, true);
     const std::shared_ptr<Gate> gate = co_await entering;
     const Volume* volume = core_.state->volumes.Find(id);
