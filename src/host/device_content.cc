@@ -129,7 +129,6 @@ Result<DeviceIdentity> Identify(const std::filesystem::path& path) {
   return IdentityFrom(info, path);
 }
 
-// What is held, to be read.
 Result<FileDescriptor> OpenHeld(const FileDescriptor& held, const std::filesystem::path& path) {
   auto fd = OpenForReading(fmt::format("/proc/self/fd/{}", held.get()));
   if (!fd.ok()) {
@@ -334,6 +333,10 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const Device
   EPLOG_TRY(probed);
   EPLOG_TRY(CheckIdentity(path.string(), probed->identity, only));
   return probed;
+}
+
+Result<FileDescriptor> OpenProbed(const std::filesystem::path& path, const ProbedDevice& probed) {
+  return Bounded<FileDescriptor>(path, [path, probed] { return OpenHeld(*probed.held, path); });
 }
 
 Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed) {

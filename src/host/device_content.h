@@ -29,7 +29,7 @@ struct ProbedDevice {
   // It is open for as long as this is kept, so that nothing else gets its identity meanwhile (file
   // systems give numbers of deleted files away again): what is opened later as this device is what
   // was looked at. A file as a path (O_PATH): its file system is asked for nothing when that is
-  // closed, by this process or by one that inherited it, and so may hang.
+  // closed, by this process or by one that inherited it, and so may hang. Not to be read.
   std::shared_ptr<const FileDescriptor> held;
 };
 
@@ -40,6 +40,8 @@ Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path);
 // kBusy: it is another device.
 Result<ProbedDevice> ProbeDevice(const std::filesystem::path& path, const DeviceIdentity& only);
 
+// To read it, wherever the path leads by now.
+Result<FileDescriptor> OpenProbed(const std::filesystem::path& path, const ProbedDevice& probed);
 // What lies on it, wherever the path leads by now, in a few words ("an ext4 file system", "a member
 // of the EPLOG array 'a'", "data"); empty if its beginning and end are all zero.
 Result<std::string> FindContent(const std::filesystem::path& path, const ProbedDevice& probed);

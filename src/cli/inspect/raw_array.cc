@@ -26,7 +26,12 @@ RawMember OpenMember(std::string name, std::filesystem::path path) {
     member.error = probed.error().ToString();
     return member;
   }
-  member.fd = probed->held;
+  auto fd = OpenProbed(member.path, *probed);
+  if (!fd.ok()) {
+    member.error = fd.error().ToString();
+    return member;
+  }
+  member.fd = std::make_shared<const FileDescriptor>(std::move(*fd));
   for (size_t copy = 0; copy < 2; ++copy) {
     auto bytes = ReadBytes(member, kSuperblockCopyOffset[copy], kSuperblockCopyBytes);
     if (bytes.ok()) {
