@@ -178,6 +178,11 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   const ArrayFile& file = session->file_;
   session->loop_ = std::move(*loop);
   session->helper_ = std::make_unique<HelperThread>(*session->loop_, kMostOpenings);
+  if (!options.read_only) {
+    session->events_ =
+        std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name,
+                                   EventLog::Limits(), [file] { return !IsAnothersByNow(file); });
+  }
   auto members = OpenListed(*session->loop_, session->file_, options);
   if (!members.ok()) {
     return Fail(std::move(members).error());
@@ -191,9 +196,6 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   open.without_logs = LogsGivenUp(file, options.without);
   open.entropy = Entropy();
   if (!options.read_only) {
-    session->events_ =
-        std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name,
-                                   EventLog::Limits(), [file] { return !IsAnothersByNow(file); });
     session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
     open.scrub_mark = session->scrub_mark_->Keeper();
     open.on_event = [raw = session.get(), who = std::string(verb)](const ArrayEvent& event) {

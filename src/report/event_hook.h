@@ -1,22 +1,52 @@
-// A command of the owner's, run by /bin/sh. Waits for it: for a SideThread.
+// EventHook: a command of the owner's, run by /bin/sh.
+//
+// It is started by a process of its own, which comes to be with this, so before this process opens
+// members. Whoever executes a program closes what it has inherited, and a file system that hangs
+// (FUSE, NFS) lets nobody close a file: a command that inherits a member would not begin in just the
+// moment when its owner is to be told, and whoever looks at processes meanwhile (`ps`) would hang
+// as well. Standard input, output and error and the working directory are those of this process
+// when the command is run, the environment is the one from the beginning.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace eplog {
 
-struct EventHook {
-  std::string command;
-  std::chrono::milliseconds longest;  // then it is ended, with its children
-  std::atomic<bool> stop = false;     // end it now, and begin no other
-};
+class EventHook {
+ public:
+  // A command that takes longer than that is ended, with its children.
+  EventHook(std::string command, std::chrono::milliseconds longest);
+  ~EventHook();
+  EventHook(const EventHook&) = delete;
+  EventHook& operator=(const EventHook&) = delete;
 
-// `variables`: NAME=VALUE, on top of our environment. Returns when the command is gone. A command
-// that hangs inside the kernel, in a read of the array's own mount say, ends when that does, also
-// when it was killed; nobody else may have to wait for it.
-void RunEventHook(const EventHook& hook, std::vector<std::string> variables);
+  // `variables`: NAME=VALUE. Returns when the command is gone: for a SideThread, and one at a time.
+  // A command that hangs inside the kernel, in a read of the array's own mount say, ends when that
+  // does, also when it was killed; nobody else may have to wait for it.
+  void Run(const std::vector<std::string>& variables);
+  // Ends the one that runs, and begins no other. On any thread.
+  void Stop() { stop_ = true; }
+
+ private:
+  void Start();
+  [[nodiscard]] bool Begin(const std::vector<std::string>& variables);
+  [[nodiscard]] bool Send(const std::string& packet) const;
+  [[nodiscard]] std::optional<char> Hear() const;
+  [[nodiscard]] bool Attempt(const std::vector<std::string>& variables);
+
+  const std::string command_;
+  const std::chrono::milliseconds longest_;
+  std::atomic<bool> stop_ = false;
+  FileDescriptor runner_;  // to the process that runs it
+  pid_t process_ = 0;
+};
 
 }  // namespace eplog

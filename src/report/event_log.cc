@@ -34,10 +34,7 @@ std::shared_ptr<EventHook> MakeHook(std::string command, std::chrono::millisecon
   if (command.empty()) {
     return nullptr;
   }
-  auto hook = std::make_shared<EventHook>();
-  hook->command = std::move(command);
-  hook->longest = longest;
-  return hook;
+  return std::make_shared<EventHook>(std::move(command), longest);
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ EventLog::EventLog(std::string path, std::string hook, std::string array_name, L
 
 EventLog::~EventLog() {
   if (hook_ != nullptr) {
-    hook_->stop = true;
+    hook_->Stop();
   }
   writing_.Finish(limits_.closing);
   calling_.Finish(limits_.closing);
@@ -71,7 +68,7 @@ void EventLog::Call(const ArrayEvent& event, const std::string& json) {
                                         "EPLOG_DEVICE=" + event.device, "EPLOG_TEXT=" + event.text,
                                         "EPLOG_ARRAY=" + array_name_, "EPLOG_JSON=" + json};
   const bool queued =
-      calling_.Post([hook = hook_, told = std::move(variables)] { RunEventHook(*hook, told); });
+      calling_.Post([hook = hook_, told = std::move(variables)] { hook->Run(told); });
   static_cast<void>(queued);  // too many wait: this one is only in the file
 }
 

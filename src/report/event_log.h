@@ -32,7 +32,8 @@ class EventLog {
     std::chrono::milliseconds hook{60'000};    // a command that takes longer is ended
     std::chrono::milliseconds closing{5'000};  // how long the destructor waits for the file
   };
-  // `path` may be empty: no file. `hook` too. `array_name` is for the hook. Before each line
+  // `path` may be empty: no file. `hook` too; with one this comes before members are opened
+  // (EventHook). `array_name` is for the hook. Before each line
   // `may_write`, unless it is empty, says whether the file still is this array's; it may block as
   // long as the file does, and refers to nothing that may be gone by then.
   EventLog(std::string path, std::string hook, std::string array_name, Limits limits,

@@ -183,6 +183,26 @@ verbs_end
 mv u/ssd2 backing/ssd2
 sed -i "s|path = \"ssd2\"|path = \"$WORK/user/ssd2\"|" u/array.toml
 verbs_end
+section "a command for events beside a member that hangs"
+# Whoever executes a program closes what he inherited, and that hangs as well: whoever is to be told of the loss would be
+# told when it is over, and whoever looks at processes would wait till then.
+run 0 "$EPLOG" create w --level 5 --ssds 3 --logs 1 --device-size 16M --log-size 8M --sparse
+run 0 "$EPLOG" volume create w v 4M
+mv w/ssd0 backing/of_w
+sed -i "s|path = \"ssd0\"|path = \"$WORK/user/of_w\"|" w/array.toml
+run 0 soon "$EPLOG" mount w mnt --io-deadline 2s --event-hook "echo \"\$EPLOG_EVENT \$EPLOG_DEVICE\" >>$WORK/called"
+DAEMON=$("$EPLOG" status w --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+kill -STOP "$STOPPED"
+run 0 soon dd if=content of=mnt/v bs=64k count=16 conv=notrunc,fsync
+for ((i = 0; i < 1800; ++i)); do
+  grep -qs "^device_failed ssd0$" called && break
+  sleep 0.1
+done
+[ $i -lt 1800 ] || fail "nobody is told that a member hangs"
+soon ps ax >/dev/null || fail "who looks at processes hangs"
+kill -CONT "$STOPPED"
+run 0 soon "$EPLOG" umount mnt
+DAEMON=
 for ((i = 0; i < 600; ++i)); do
   umount user 2>/dev/null && break
   sleep 0.1

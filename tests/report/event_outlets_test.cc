@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -85,18 +87,14 @@ TEST(EventFile, ThatCannotBeWrittenIsAsIfThereWereNone) {
 
 // ---- the command
 
-EventHook& Command(EventHook& hook, std::string command) {
-  hook.command = std::move(command);
-  hook.longest = std::chrono::minutes(2);
-  return hook;
-}
+constexpr std::chrono::minutes kLong(2);
 
 TEST(EventHooks, HaveOurEnvironmentAndTheirOwnWords) {
   const TemporaryDirectory directory;
   const std::string out = directory / "out";
   ::setenv("EPLOG_TEST_OF_OURS", "ours", 1);
-  EventHook hook;
-  RunEventHook(Command(hook, "echo \"$EPLOG_TEST_OF_OURS,$A,$B\" > " + out), {"A=a b", "B="});
+  EventHook hook("echo \"$EPLOG_TEST_OF_OURS,$A,$B\" > " + out, kLong);
+  hook.Run({"A=a b", "B="});
   ::unsetenv("EPLOG_TEST_OF_OURS");
   EXPECT_EQ(ReadText(out), "ours,a b,\n") << "and it was waited for";
 }
@@ -108,8 +106,8 @@ TEST(EventHooks, TakeSignalsAndAreAGroupOfTheirOwn) {
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  EventHook hook;
-  RunEventHook(Command(hook, "cat /proc/self/status /proc/self/stat > " + out), {});
+  EventHook hook("cat /proc/self/status /proc/self/stat > " + out, kLong);
+  hook.Run({});
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   const std::string text = ReadText(out);
   const size_t blocked = text.find("SigBlk:\t");
@@ -130,10 +128,9 @@ TEST(EventHooks, ThatTakeTooLongAreEndedWithTheirChildren) {
   const std::string pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  EventHook hook;
-  hook.command = "exec > " + pipe + "; echo began; sleep 100000 & sleep 100000";
-  hook.longest = std::chrono::milliseconds(1000);
-  RunEventHook(hook, {});
+  EventHook hook("exec > " + pipe + "; echo began; sleep 100000 & sleep 100000",
+                 std::chrono::milliseconds(1000));
+  hook.Run({});
   std::string text(100, '\0');
   EXPECT_TRUE(Until([&] {
     const ssize_t n = ::read(reader, text.data(), text.size());
@@ -145,25 +142,103 @@ TEST(EventHooks, ThatTakeTooLongAreEndedWithTheirChildren) {
 TEST(EventHooks, AreStoppedAndNotBegunOnceItIsSaidSo) {
   const TemporaryDirectory directory;
   const std::string out = directory / "out";
-  EventHook hook;
-  Command(hook, "echo $$ >> " + out + "; exec sleep 100000");
+  EventHook hook("echo $$ >> " + out + "; exec sleep 100000", kLong);
   std::promise<void> ended;
   std::thread runner([&] {
-    RunEventHook(hook, {});
+    hook.Run({});
     ended.set_value();
   });
   EXPECT_TRUE(Until([&] { return LinesOf(out).size() == 1; }));
-  hook.stop = true;
+  hook.Stop();
   EXPECT_EQ(ended.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
   runner.join();
-  RunEventHook(hook, {});
+  hook.Run({});
   EXPECT_EQ(LinesOf(out).size(), 1U);
 }
 
 TEST(EventHooks, ThatFailAreNobodysConcern) {
-  EventHook hook;
-  RunEventHook(Command(hook, "exit 7"), {});
-  RunEventHook(Command(hook, "/nonexistent/command 2> /dev/null"), {});
+  EventHook fails("exit 7", kLong);
+  fails.Run({});
+  EventHook is_none("/nonexistent/command 2> /dev/null", kLong);
+  is_none.Run({});
+}
+
+// What they say goes where we speak to now, whatever that was at the beginning, and they are where
+// we are.
+TEST(EventHooks, SpeakWhereWeDoAndAreWhereWeAre) {
+  const TemporaryDirectory directory;
+  EventHook hook("pwd; pwd >&2; cat", kLong);
+  std::ofstream(directory / "in") << "asked\n";
+  const std::array<int, 3> flags = {O_RDONLY, O_WRONLY | O_CREAT, O_WRONLY | O_CREAT};
+  const std::array<std::string, 3> files = {directory / "in", directory / "out", directory / "err"};
+  std::array<int, 3> before{};
+  const int was_in = ::open(".", O_PATH | O_CLOEXEC);
+  for (int i = 0; i < 3; ++i) {
+    before.at(i) = ::dup(i);
+    const int fd = ::open(files.at(i).c_str(), flags.at(i) | O_CLOEXEC, 0600);
+    ::dup2(fd, i);
+    ::close(fd);
+  }
+  ASSERT_EQ(::chdir(directory.path().c_str()), 0);
+  hook.Run({});
+  for (int i = 0; i < 3; ++i) {
+    ::dup2(before.at(i), i);
+    ::close(before.at(i));
+  }
+  ASSERT_EQ(::fchdir(was_in), 0);
+  ::close(was_in);
+  EXPECT_EQ(ReadText(files[1]), directory.path() + "\nasked\n");
+  EXPECT_EQ(ReadText(files[2]), directory.path() + "\n");
+}
+
+// The process that runs them inherits nothing: neither what was open before, nor what is opened
+// later.
+TEST(EventHooks, KeepNothingOpenThatWeHave) {
+  const TemporaryDirectory directory;
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK), 0);
+  EventHook hook("ls -l /proc/self/fd /proc/$PPID/fd > " + (directory / "out"), kLong);
+  const int later = ::open((directory / "later").c_str(), O_CREAT | O_RDWR, 0600);
+  hook.Run({});
+  ::close(pipe[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(pipe[0], &byte, 1), 0) << "nobody can write there any more";
+  ::close(pipe[0]);
+  ::close(later);
+  const std::string open = ReadText(directory / "out");
+  EXPECT_NE(open.find("socket:"), std::string::npos) << "of who runs them";
+  EXPECT_EQ(open.find("later"), std::string::npos) << open;
+}
+
+TEST(EventHooks, AreRunAllTheSameWhenWhoRanThemWasKilled) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  EventHook hook("echo $PPID >> " + out, kLong);
+  hook.Run({});
+  ASSERT_EQ(LinesOf(out).size(), 1U);
+  ASSERT_EQ(::kill(std::stoi(LinesOf(out)[0]), SIGKILL), 0);
+  hook.Run({});
+  ASSERT_EQ(LinesOf(out).size(), 2U);
+  EXPECT_NE(LinesOf(out)[0], LinesOf(out)[1]);
+}
+
+TEST(EventHooks, LeaveNoProcessBehind) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  {
+    EventHook hook("echo $PPID >> " + out, kLong);
+    hook.Run({});
+  }
+  EXPECT_EQ(::kill(std::stoi(LinesOf(out).at(0)), 0), -1);
+  EXPECT_EQ(errno, ESRCH);
+}
+
+TEST(EventHooks, HaveWordsOfMoreThanAPage) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  EventHook hook("printf %s \"$A\" | wc -c > " + out, kLong);
+  hook.Run({"A=" + std::string(100'000, 'x')});
+  EXPECT_EQ(ReadText(out), "100000\n");
 }
 
 // ---- the log of events
