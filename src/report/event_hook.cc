@@ -78,7 +78,7 @@ ssize_t Receive(Runner& runner, HandedOver& handed, bool& has_handed) {
   }
   sigset_t none;
   ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   std::array<char, 3> shell{"sh"};
   std::array<char, 3> option{"-c"};
   std::array<char*, 4> arguments{shell.data(), option.data(), runner.command.data(), nullptr};
@@ -136,7 +136,7 @@ void Attend(int socket, pid_t command) {
   ::setsid();
   sigset_t all;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::prctl(PR_SET_NAME, "eplog hook");
   const bool alone = ::chdir("/") == 0 && ::dup2(socket, kSocket) == kSocket &&
                      ::close_range(kSocket + 1, ~0U, 0) == 0 &&
@@ -257,7 +257,7 @@ bool EventHook::Attempt(const std::vector<std::string>& variables) {
   bool killed = false;
   while (true) {
     const auto heard = Hear();
-    if (heard == kEnded || heard == kGone) {
+    if (heard && (*heard == kEnded || *heard == kGone)) {
       return begun;
     }
     begun = begun || heard == kBegun;

@@ -31,10 +31,10 @@ CXX = re.compile(
 )
 # Ours that do any of this, wherever they are called.
 OURS = re.compile(
-    r"eplog::(FileDevice::Open|LockFile|UnlockAndClose|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|RunEventHook|"
+    r"eplog::(FileDevice::Open|LockFile|UnlockAndClose|WhyBlockDeviceBusy|CreateMemberFile|AppendEventLine|EventHook::(?:~?EventHook|Run)|"
     r"UnmountPath|SyncMount|DetachPath|PrepareMountpoint|ResolveMountpoint|ControlRequest|PrepareControlDirectory|"
     r"SideThread::Finish|ReadText|(?:ChangeArrayFile|ChangeInTime|IsAnothersByNow|WriteArrayFile|LoadArrayFile|IdentifySpare|IsSpareOf|ReadSuperblocks|ReadSuperblock(?=\(std::filesystem)|"
-    r"ProbeDevice|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
+    r"ProbeDevice|OpenProbed|FindContent|WithJoinedSpares|LookAtSpares|OpenMembers?|AnyMember|AskServer|FindServer|"
     r"CheckCandidate|ResolveTyped|ResolveDevice|IsThere|LookAtArray|DeviceCloser::Wait(ForAll)?))(?=[(\[])"
 )
 
