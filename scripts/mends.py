@@ -28,7 +28,8 @@ def command_of(lane, test):
         return kind, [str(lane.build / "tests/torture/torture"), "--first", words[0], "--seeds", words[1], "--jobs", "1",
                       "--stop-after", "1"]
     if kind == "e2e":
-        return "eplog", ["bash", str(lane.top / "tests/e2e" / words[0]), str(lane.build / "src/eplog")]
+        programs = [str(lane.build / "src/eplog"), str(lane.build / "tests/fault_fs")]
+        return "eplog fault_fs", ["bash", str(lane.top / "tests/e2e" / words[0]), *programs]
     if kind == "blocking":
         return "eplog", ["ctest", "--test-dir", str(lane.build), "-R", "^blocking$", "--no-tests=error"]
     return kind, [str(lane.build / "tests" / kind), f"--gtest_filter={words[0]}", "--gtest_brief=1"]
@@ -37,7 +38,7 @@ def command_of(lane, test):
 def run(lane, test, timeout=None):
     """Exit status (None: it did not end) and output."""
     target, command = command_of(lane, test)
-    status, out = lane.ninja(target)
+    status, out = lane.ninja(*target.split())
     if status != 0:
         sys.exit(f"{target} does not build: {out[-3000:]}")
     return lane.run(command, timeout, limited=True)
