@@ -124,7 +124,8 @@ class ControlServer::Impl {
   enum class Room : uint8_t { kThere, kSoon, kNone };
   struct Place {
     Room room = Room::kNone;
-    Connection* leaves = nullptr;  // who has to go for it
+    bool instead = false;          // somebody has to go for it
+    Connection* leaves = nullptr;  // who would
   };
   Place FindPlace();
   [[nodiscard]] bool SomebodyWaits() const;
@@ -189,7 +190,7 @@ void ControlServer::Impl::AcceptAll() {
       ::close(fd);
       continue;
     }
-    if (place.leaves != nullptr) {
+    if (place.instead) {
       SendAway(*place.leaves);
     }
     Connection& connection = connections_.emplace_back();
@@ -223,12 +224,12 @@ ControlServer::Impl::Place ControlServer::Impl::FindPlace() {
     }
   }
   if (living < kMaxConnections) {
-    return {Room::kThere};
+    return {Room::kThere, false, leaves};
   }
   if (leaves == nullptr) {
     return {any_idle ? Room::kSoon : Room::kNone};
   }
-  return {Room::kThere, leaves};
+  return {Room::kThere, true, leaves};
 }
 
 void ControlServer::Impl::SendAway(Connection& connection) {

@@ -14,6 +14,10 @@ constexpr uint64_t kLastLookUs = 1000;
 Error DeadlineDevice::Hung() const {
   Error error;
   error.code = ErrorCode::kDeviceFailed;
+  if (abandoned_) {
+    error.message = name() + " is lost: nobody waits for its answers any more";
+    return error;
+  }
   error.errno_value = ETIMEDOUT;
   error.message = name() + " hangs: a request was not answered within " +
                   (deadline_us_ >= 1'000'000 ? std::to_string(deadline_us_ / 1'000'000) + " s"
@@ -39,7 +43,7 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
   const uint64_t until = loop_.NowUs() + deadline_us_;
   const auto place = waiting_.insert(waiting_.end(), request.get());
   loop_.Start(Carry(request, std::move(task), unanswered_));
-  while (!request->done && deadline_us_ == 0) {
+  while (!request->done && !hung_ && deadline_us_ == 0) {
     co_await request->answered.Wait();
   }
   while (!request->done && !hung_ && loop_.NowUs() < until) {
@@ -68,6 +72,11 @@ void DeadlineDevice::GiveUp() {
   for (Request* request : waiting_) {
     request->answered.NotifyAll();
   }
+}
+
+void DeadlineDevice::Abandon() {
+  abandoned_ = abandoned_ || !hung_;
+  GiveUp();
 }
 
 Task<Status> DeadlineDevice::Read(uint64_t offset_bytes, std::span<const iovec> into) {

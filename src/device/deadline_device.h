@@ -44,6 +44,10 @@ class DeadlineDevice final : public ForwardingDevice {
   Task<Status> Flush() override;
   Task<Status> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
 
+  // Nobody waits any more for what is on its way to it, nor for what comes: it is lost for other
+  // reasons, or its owner says so. As if it had not answered one in time.
+  void Abandon();
+
   [[nodiscard]] bool hung() const { return hung_; }
   // Requests that the device below has not answered, also those given up here.
   [[nodiscard]] uint64_t unanswered() const { return *unanswered_; }
@@ -71,6 +75,7 @@ class DeadlineDevice final : public ForwardingDevice {
   const uint64_t deadline_us_;
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   bool hung_ = false;
+  bool abandoned_ = false;
   uint64_t inside_ = 0;          // requests whose caller has no answer yet
   std::list<Request*> waiting_;  // somebody waits for these here
   std::shared_ptr<uint64_t> unanswered_ = std::make_shared<uint64_t>(0);

@@ -412,7 +412,10 @@ bool Session::LetGo() {
   for (auto member = members_.opened.begin(); member != members_.opened.end();) {
     if (member->users != 0 || array_->Holds(*member->device)) {
       ++member;
-    } else if (member->deadline->idle() && closer_.Close(member->device)) {
+      continue;
+    }
+    member->deadline->Abandon();  // who still waits for it waits in vain, and others for him
+    if (member->deadline->idle() && closer_.Close(member->device)) {
       member = members_.opened.erase(member);
     } else {
       all = false;

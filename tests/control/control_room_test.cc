@@ -286,6 +286,24 @@ TEST_F(ControlRoom, WhoGivesWayGivesHisDescriptor) {
   }
 }
 
+// Descriptors may be fewer than places.
+TEST_F(ControlRoom, WhereNoDescriptorIsLeftWhoKeepsOneForNothingGivesWay) {
+  std::vector<Guest*> idle;
+  for (int i = 0; i < 3; ++i) {
+    idle.push_back(&Come());
+    idle.back()->Ask("echo");
+    Until([&] { return idle.back()->Has(1); });
+  }
+  Rest(2'100'000);
+  Guest& newcomer = Come();
+  newcomer.Ask("echo");
+  const NoDescriptorLeft none;
+  Until([&] { return newcomer.Has(1); });
+  EXPECT_TRUE(idle[0]->sent_away()) << "who came first";
+  EXPECT_FALSE(idle[1]->sent_away());
+  EXPECT_FALSE(idle[2]->sent_away());
+}
+
 TEST_F(ControlRoom, WhoIsNotStoppedDoesNotEnd) {
   EXPECT_DEATH(server_.reset(), "a control server is destroyed before it was stopped");
 }

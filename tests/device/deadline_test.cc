@@ -36,6 +36,11 @@ class Deadline : public ::testing::Test {
     return RunTask(loop_, device.Write(offset, std::span(&part, 1)));
   }
 
+  Task<Status> Sleeping(uint64_t us) {
+    co_await loop_.Sleep(us);
+    co_return OkStatus();
+  }
+
   BufferPool pool_;
   VirtualLoop loop_;
   MemoryDevice memory_{"disk", uint64_t{4} << 20};
@@ -115,6 +120,52 @@ TEST_F(Deadline, WithoutOneARequestMayTakeForEver) {
   EXPECT_TRUE(Write(patient, Filled(std::byte{3})).ok());
   EXPECT_FALSE(patient.hung());
   EXPECT_TRUE(patient.idle());
+}
+
+// Its owner knows better, and earlier.
+TEST_F(Deadline, NobodyWaitsForADeviceThatIsAbandoned) {
+  for (const uint64_t deadline_us : {uint64_t{0}, kDeadlineUs}) {
+    DeadlineDevice device(loop_, inject_, deadline_us);
+    Injection hang;
+    hang.hang = true;
+    inject_.Set(hang);
+    const Buffer data = Filled(std::byte{4});
+    const iovec part{data.data(), data.size()};
+    std::vector<Status> answers;
+    const auto keep = [](std::vector<Status>& into, Task<Status> task) -> Task<void> {
+      into.push_back(co_await task);
+    };
+    loop_.Spawn(keep(answers, device.Write(0, std::span(&part, 1))));
+    loop_.Spawn(keep(answers, device.Flush()));
+    EXPECT_TRUE(RunTask(loop_, Sleeping(kDeadlineUs / 2)).ok());
+    EXPECT_TRUE(answers.empty());
+    device.Abandon();
+    const uint64_t since = loop_.NowUs();
+    ASSERT_TRUE(loop_.RunUntil([&] { return answers.size() == 2; }));
+    EXPECT_EQ(loop_.NowUs(), since) << "on the virtual clock: at once";
+    answers.push_back(Read(device, data));
+    for (const Status& answer : answers) {
+      ASSERT_FALSE(answer.ok());
+      EXPECT_EQ(answer.error().code, ErrorCode::kDeviceFailed);
+      EXPECT_EQ(answer.error().message, "disk is lost: nobody waits for its answers any more");
+    }
+    EXPECT_EQ(device.unanswered(), 2U);
+    EXPECT_FALSE(device.idle());
+    inject_.Set({});
+    ASSERT_TRUE(loop_.RunUntil([&] { return device.idle(); }));
+  }
+}
+
+// Of one that hangs already it is said that it did.
+TEST_F(Deadline, WhatHungDidNotEndByBeingAbandoned) {
+  Injection hang;
+  hang.hang = true;
+  inject_.Set(hang);
+  EXPECT_EQ(Write(device_, Filled(std::byte{4})).error().errno_value, ETIMEDOUT);
+  device_.Abandon();
+  EXPECT_EQ(Write(device_, Filled(std::byte{4})).error().errno_value, ETIMEDOUT);
+  inject_.Set({});
+  ASSERT_TRUE(loop_.RunUntil([&] { return device_.idle(); }));
 }
 
 TEST_F(Deadline, WhatIsOnItsWayToAHungDeviceIsAnsweredWithTheFirst) {

@@ -377,6 +377,40 @@ TEST_F(Sessions, HungMemberIsClosedWhenItHasAnswered) {
   Close();
 }
 
+// Not even without a deadline: it is lost, and its part of what is on its way counts as done.
+TEST_F(Sessions, NobodyWaitsForAMemberThatHangsOnceItWasFailedByHand) {
+  MemberOptions options;
+  options.io_deadline_us = 0;
+  Open(options);
+  Injection hang;
+  hang.hang = true;
+  ASSERT_TRUE(session_->Inject(At("ssd1").string(), hang).ok());
+  std::optional<Status> written;
+  const auto write = [](Array& array, VolumeId volume, std::span<const std::byte> content,
+                        std::optional<Status>& into) -> Task<void> {
+    Task<Status> writing = array.Write(volume, 0, content);
+    Status status = co_await writing;
+    if (status.ok()) {
+      Task<Status> flushing = array.FlushAll();
+      status = co_await flushing;
+    }
+    into = std::move(status);
+  };
+  session_->loop().Spawn(write(session_->array(), volume_, content_, written));
+  Turn();
+  ASSERT_FALSE(written) << "it was waited for";
+  ASSERT_TRUE(session_->Run(session_->array().FailDevice(1, "by hand")).ok());
+  ASSERT_TRUE(session_->loop().RunUntil([&] { return written.has_value(); }));
+  EXPECT_TRUE(written->ok()) << written->error().message;
+  EXPECT_EQ(StateOf(1), DeviceState::kFailed);
+  dir_.WriteSparse("new", kSsdBytes);
+  ASSERT_TRUE(Replace(1, At("new")).ok());
+  WaitUntilRebuilt();
+  ExpectContent();
+  ASSERT_TRUE(session_->Inject("", Injection()).ok());
+  Close();
+}
+
 // As on a file system that does not answer. The same device may come back, and waits for its old
 // self.
 TEST_F(Sessions, AMemberWhoseCloseHangsHoldsUpOnlyItself) {
