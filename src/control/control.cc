@@ -175,7 +175,7 @@ void ControlServer::Impl::AcceptAll() {
     const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       again_ = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-      if (again_ && place.leaves != nullptr && SomebodyWaits()) {
+      if (errno == EMFILE && place.leaves != nullptr && SomebodyWaits()) {
         SendAway(*place.leaves);  // his descriptor is what is missing
       }
       return;

@@ -35,6 +35,9 @@ Error InjectDevice::Struck(ErrorCode code, int errno_value, const char* what) co
 Task<Status> InjectDevice::Before(double error_rate, const char* what) {
   if (now_.slow_us != 0) {
     co_await loop_.Sleep(now_.slow_us);
+    if (abandoned_) {
+      co_return Fail(Struck(ErrorCode::kDeviceFailed, ETIMEDOUT, "the device was slow"));
+    }
   }
   if (now_.hang) {
     ++struck_;

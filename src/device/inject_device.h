@@ -34,6 +34,8 @@ class InjectDevice final : public ForwardingDevice {
   // any more.
   void Set(const Injection& injection);
   [[nodiscard]] const Injection& injection() const { return now_; }
+  // Nobody waits any more for what it holds up, whose memory may be in other use: that fails.
+  void Abandon() { abandoned_ = true; }
   // Requests struck so far.
   [[nodiscard]] uint64_t struck() const { return struck_; }
 
@@ -56,6 +58,7 @@ class InjectDevice final : public ForwardingDevice {
   Event cleared_;
   Injection now_;
   bool any_ = false;
+  bool abandoned_ = false;
   uint64_t struck_ = 0;
 };
 

@@ -212,6 +212,7 @@ Task<void> SpareKeeper::Fill(uint32_t device) {
 // Another device may be at its path since it was opened, or none: what went to the one that is open
 // would not be found there at the next opening. `only`: no other is to be used; may be null.
 Task<Status> SpareKeeper::LookAgain(std::string path, const Device* only) {
+  Find(path)->open = {};  // it is closed as soon as there is another
   Task<Result<SpareDevice>> opening = shelf_.Open(path);
   Result<SpareDevice> opened = co_await opening;
   const bool another = opened.ok() && only != nullptr && opened->device != only;

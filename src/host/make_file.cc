@@ -96,8 +96,12 @@ MadeFile::~MadeFile() {
   }
   const FileDeviceOptions only{.looked_at = probed_.identity};
   const auto locked = FileDevice::Open(**loop, path_.string(), only);  // until it is removed
-  if (!locked.ok() || ReadSuperblock(path_, probed_).ok()) {
+  if (!locked.ok()) {
     return;
+  }
+  const auto superblock = ReadSuperblock(path_, probed_);
+  if (superblock.ok() || superblock.error().code != ErrorCode::kNotFound) {
+    return;  // it may have become a member
   }
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);

@@ -182,6 +182,9 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     session->events_ =
         std::make_unique<EventLog>(EventsPath(file), options.event_hook, file.name,
                                    EventLog::Limits(), [file] { return !IsAnothersByNow(file); });
+    if (!session->events_->CanCall()) {
+      Warn(verb, "no process can be had that runs the command for events: it will not be run");
+    }
   }
   auto members = OpenListed(*session->loop_, session->file_, options);
   if (!members.ok()) {
@@ -414,6 +417,7 @@ bool Session::LetGo() {
       ++member;
       continue;
     }
+    member->inject->Abandon();
     member->deadline->Abandon();  // who still waits for it waits in vain, and others for him
     if (member->deadline->idle() && closer_.Close(member->device)) {
       member = members_.opened.erase(member);

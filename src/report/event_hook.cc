@@ -12,16 +12,17 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace eplog {
 namespace {
 
 constexpr int kLookMs = 20;
+constexpr int kLooksAtTheEnd = 1000;
 constexpr size_t kMostBytes = size_t{256} << 10;  // more than a packet holds
 constexpr size_t kMostVariables = 64;
 constexpr char kKill = 'k';
-constexpr char kBegun = 'b';
 constexpr char kEnded = 'e';
 constexpr char kGone = 'g';  // who runs commands
 
@@ -69,10 +70,8 @@ ssize_t Receive(Runner& runner, HandedOver& handed, bool& has_handed) {
     runner.environment[count++] = variable;
   }
   runner.environment[count] = nullptr;
-  ::setpgid(0, 0);  // to be ended with its children
-  if (::fchdir(handed[3]) != 0) {
-    ::_exit(127);
-  }
+  ::setpgid(0, 0);                         // to be ended with its children
+  static_cast<void>(::fchdir(handed[3]));  // or where this is: at the root
   for (int i = 0; i < 3; ++i) {
     ::dup2(handed[static_cast<size_t>(i)], i);
   }
@@ -109,8 +108,12 @@ void Attend(int socket, pid_t command) {
     if (bytes <= 0) {
       ::_exit(0);
     }
-    if (!has_handed) {
+    if (!has_handed && bytes == 1 && runner.packet[0] == kKill) {
       continue;  // that the one before be ended, which it had
+    }
+    if (!has_handed) {
+      ::send(runner.socket, &kEnded, 1, MSG_NOSIGNAL);  // it did not come whole
+      continue;
     }
     const pid_t command = ::fork();
     if (command == 0) {
@@ -122,7 +125,6 @@ void Attend(int socket, pid_t command) {
     }
     if (command > 0) {
       ::setpgid(command, command);
-      ::send(runner.socket, &kBegun, 1, MSG_NOSIGNAL);
       Attend(runner.socket, command);
     }
     ::send(runner.socket, &kEnded, 1, MSG_NOSIGNAL);
@@ -155,57 +157,52 @@ void Attend(int socket, pid_t command) {
 
 // What stands there, or else this.
 int OrElse(int fd, const FileDescriptor& other) {
-  return ::fcntl(fd, F_GETFD) >= 0 ? fd : other.get();
+  return fd >= 0 && ::fcntl(fd, F_GETFD) >= 0 ? fd : other.get();
 }
 
 }  // namespace
 
 EventHook::EventHook(std::string command, std::chrono::milliseconds longest)
-    : command_(std::move(command)), longest_(longest) {
-  Start();
-}
-
-EventHook::~EventHook() {
-  if (process_ > 0) {
-    ::kill(process_, SIGKILL);
-    ::waitpid(process_, nullptr, 0);
-  }
-}
-
-// Without a process or descriptors there is none, and the next command tries again.
-void EventHook::Start() {
-  if (process_ > 0) {
-    ::kill(process_, SIGKILL);
-    ::waitpid(std::exchange(process_, 0), nullptr, 0);
-  }
+    : longest_(longest),
+      null_(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+      root_(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return;
   }
-  runner_ = FileDescriptor(ends[0]);
+  FileDescriptor ours(ends[0]);
   const FileDescriptor theirs(ends[1]);
   Runner runner;
-  runner.command = command_;
+  runner.command = std::move(command);
   for (char** value = environ; *value != nullptr; ++value) {
     runner.environment.push_back(*value);
   }
   runner.inherited = runner.environment.size();
   runner.environment.resize(runner.inherited + kMostVariables + 1);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  process_ = ::fork();
+  if (process_ == 0) {
     BeRunner(runner, theirs.get());
   }
-  process_ = std::max(child, 0);
+  if (process_ > 0) {
+    runner_ = std::move(ours);
+  }
+}
+
+// Ended, it is waited for as long as that takes: what it closes first may hang.
+EventHook::~EventHook() {
+  if (process_ <= 0) {
+    return;
+  }
+  ::kill(process_, SIGKILL);
+  for (int look = 0; look < kLooksAtTheEnd && ::waitpid(process_, nullptr, WNOHANG) == 0; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 bool EventHook::Send(const std::string& packet) const {
-  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  FileDescriptor directory(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.ok()) {
-    directory = FileDescriptor(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  }
-  const HandedOver handed{OrElse(STDIN_FILENO, null), OrElse(STDOUT_FILENO, null),
-                          OrElse(STDERR_FILENO, null), directory.get()};
+  const FileDescriptor here(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const HandedOver handed{OrElse(STDIN_FILENO, null_), OrElse(STDOUT_FILENO, null_),
+                          OrElse(STDERR_FILENO, null_), OrElse(here.get(), root_)};
   alignas(cmsghdr) std::array<char, kHandedOverBytes> control{};
   iovec bytes{const_cast<char*>(packet.data()), packet.size()};
   msghdr message{};
@@ -221,25 +218,11 @@ bool EventHook::Send(const std::string& packet) const {
   return ::sendmsg(runner_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
 }
 
-bool EventHook::Begin(const std::vector<std::string>& variables) {
-  std::string packet;
-  for (const std::string& variable : variables) {
-    packet.append(variable).push_back('\0');
-  }
-  if (packet.empty()) {
-    packet.push_back('\0');
-  }
-  if (process_ > 0 && Send(packet)) {
-    return true;
-  }
-  Start();
-  return process_ > 0 && Send(packet);
-}
-
 // Nothing: there is nothing to hear yet.
 std::optional<char> EventHook::Hear() const {
   pollfd polled{runner_.get(), POLLIN, 0};
-  if (::poll(&polled, 1, kLookMs) != 1) {
+  const int ready = ::poll(&polled, 1, kLookMs);
+  if (ready == 0 || (ready < 0 && errno == EINTR)) {
     return std::nullopt;
   }
   char word = kGone;
@@ -247,30 +230,24 @@ std::optional<char> EventHook::Hear() const {
   return heard < 0 && errno == EINTR ? std::nullopt : std::optional(heard == 1 ? word : kGone);
 }
 
-// Whether it was begun at all.
-bool EventHook::Attempt(const std::vector<std::string>& variables) {
-  if (!Begin(variables)) {
-    return false;
+// Without who runs them there are no commands any more: another would inherit what is open by now.
+void EventHook::Run(const std::vector<std::string>& variables) {
+  std::string packet;
+  for (const std::string& variable : variables) {
+    packet.append(variable).push_back('\0');
+  }
+  if (packet.empty()) {
+    packet.push_back('\0');
+  }
+  if (stop_ || !Send(packet)) {
+    return;
   }
   const auto until = std::chrono::steady_clock::now() + longest_;
-  bool begun = false;
   bool killed = false;
-  while (true) {
-    const auto heard = Hear();
-    if (heard && (*heard == kEnded || *heard == kGone)) {
-      return begun;
-    }
-    begun = begun || heard == kBegun;
+  for (std::optional<char> heard; !heard; heard = Hear()) {
     if (!killed && (stop_ || std::chrono::steady_clock::now() >= until)) {
       killed = ::send(runner_.get(), &kKill, 1, MSG_NOSIGNAL) == 1;
     }
-  }
-}
-
-// The process that runs commands may have been killed by somebody: then there is another.
-void EventHook::Run(const std::vector<std::string>& variables) {
-  if (!stop_ && !Attempt(variables) && !stop_) {
-    static_cast<void>(Attempt(variables));
   }
 }
 

@@ -46,6 +46,8 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
+  // False: there is a command, and nobody who could run it.
+  [[nodiscard]] bool CanCall() const { return hook_ == nullptr || hook_->ok(); }
   // Never fails and never waits: a file that cannot be written is as if there were none.
   void Add(const ArrayEvent& event);
 

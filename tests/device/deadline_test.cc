@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -154,6 +155,26 @@ TEST_F(Deadline, NobodyWaitsForADeviceThatIsAbandoned) {
     inject_.Set({});
     ASSERT_TRUE(loop_.RunUntil([&] { return device.idle(); }));
   }
+}
+
+// Its memory may be in other use when the device is done with being slow.
+TEST_F(Deadline, WhatWasSlowAndGivenUpIsNotWritten) {
+  Injection slow;
+  slow.slow_us = kDeadlineUs / 2;
+  inject_.Set(slow);
+  const Buffer data = Filled(std::byte{4});
+  const iovec part{data.data(), data.size()};
+  std::optional<Status> answer;
+  const auto keep = [](std::optional<Status>& into, Task<Status> task) -> Task<void> {
+    into = co_await task;
+  };
+  loop_.Spawn(keep(answer, device_.Write(0, std::span(&part, 1))));
+  EXPECT_TRUE(RunTask(loop_, Sleeping(kDeadlineUs / 4)).ok());
+  inject_.Abandon();
+  device_.Abandon();
+  ASSERT_TRUE(loop_.RunUntil([&] { return answer && device_.idle(); }));
+  EXPECT_FALSE(answer->ok());
+  EXPECT_EQ(memory_.bytes()[0], std::byte{0});
 }
 
 // Of one that hangs already it is said that it did.

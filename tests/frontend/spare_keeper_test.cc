@@ -212,6 +212,24 @@ TEST_F(SpareKeeperTest, LossBringsInTheSmallestThatFits) {
   EXPECT_EQ(left.front().size_bytes, 4 * kSsdBytes);
 }
 
+// The one that was open is closed as soon as another is at its path.
+TEST_F(SpareKeeperTest, WhatIsLookedAtAgainIsNotShownAsItWas) {
+  List("/a", kSsdBytes);
+  Start();
+  ASSERT_TRUE(Has("/a"));
+  shelf_.hangs.insert("/a");
+  shelf_.Put("/a", 2 * kSsdBytes);  // the old one is gone
+  Lose(0);
+  Settle();
+  const auto list = keeper_.List();
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(list[0].state, DeviceState::kMissing);
+  EXPECT_EQ(list[0].size_bytes, 0U);
+  shelf_.hangs.clear();
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{0, "/a"}}));
+}
+
 TEST_F(SpareKeeperTest, DegradedArrayIsServedAtOnce) {
   List("/a", kSsdBytes);
   array_.devices[0].state = DeviceState::kMissing;

@@ -2,6 +2,7 @@
 // has its bounds, too.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "report/json.h"
 #include "runtime/side_thread.h"
 #include "tests/support/files.h"
+#include "tests/support/no_processes.h"
 
 namespace eplog {
 namespace {
@@ -210,16 +212,52 @@ TEST(EventHooks, KeepNothingOpenThatWeHave) {
   EXPECT_EQ(open.find("later"), std::string::npos) << open;
 }
 
-TEST(EventHooks, AreRunAllTheSameWhenWhoRanThemWasKilled) {
+// Another process would inherit what has been opened since, and hang with that.
+TEST(EventHooks, AreNotRunAnyMoreWhenWhoRanThemWasKilled) {
   const TemporaryDirectory directory;
   const std::string out = directory / "out";
   EventHook hook("echo $PPID >> " + out, kLong);
+  ASSERT_TRUE(hook.ok());
   hook.Run({});
   ASSERT_EQ(LinesOf(out).size(), 1U);
   ASSERT_EQ(::kill(std::stoi(LinesOf(out)[0]), SIGKILL), 0);
   hook.Run({});
-  ASSERT_EQ(LinesOf(out).size(), 2U);
-  EXPECT_NE(LinesOf(out)[0], LinesOf(out)[1]);
+  hook.Run({});
+  EXPECT_EQ(LinesOf(out).size(), 1U) << "and nobody waits for it";
+}
+
+// An event at which no descriptor is left is as good as any other.
+TEST(EventHooks, AreRunWithoutADescriptorLeft) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  EventHook hook("echo told > " + out, kLong);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  hook.Run({});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(ReadText(out), "told\n");
+}
+
+// More than can be sent: it is not run, and the next one is.
+TEST(EventHooks, ThatAreToldTooMuchAreNotRun) {
+  const TemporaryDirectory directory;
+  const std::string out = directory / "out";
+  EventHook hook("echo $A >> " + out, kLong);
+  hook.Run({"A=" + std::string(size_t{4} << 20, 'x')});
+  hook.Run({"A=next"});
+  EXPECT_EQ(ReadText(out), "next\n");
+}
+
+TEST(EventHooks, NeedAProcess) {
+  const TemporaryDirectory directory;
+  WithoutProcesses([&] {
+    EventHook hook("echo told > " + (directory / "out"), kLong);
+    EXPECT_FALSE(hook.ok());
+    hook.Run({});
+  });
+  EXPECT_NE(::access((directory / "out").c_str(), F_OK), 0);
 }
 
 TEST(EventHooks, LeaveNoProcessBehind) {
