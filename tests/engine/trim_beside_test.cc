@@ -20,16 +20,20 @@ constexpr uint64_t kSteps = 40;  // of what a trim of two extents takes, and som
 
 class TrimBeside : public ::testing::TestWithParam<uint32_t> {
  protected:
-  // Content at both sides of the border of the first two extents, and nothing else in the first.
-  void Make() {
-    ArrayShape shape = SmallShape(4, 1);
-    shape.ssd_delays = kSsdDelays;
+  void MakeArray(ArrayShape shape) {
     shape.log_delays = kLogDelays;
     shape.buffers = {.device_chunks = GetParam(), .stripes = GetParam()};
     test_ = std::make_unique<SmallArray>(shape);
     const auto superblock = DecodeSuperblock(test_->memory(0).bytes().first(kSuperblockCopyBytes));
     ASSERT_TRUE(superblock.ok());
+    extent_stripes_ = superblock->geometry.extent_stripes;
     extent_ = superblock->geometry.extent_data_bytes();
+  }
+  // Content at both sides of the border of the first two extents, and nothing else in the first.
+  void Make() {
+    ArrayShape shape = SmallShape(4, 1);
+    shape.ssd_delays = kSsdDelays;
+    MakeArray(shape);
     volume_ = test_->CreateVolume("v", 4 * extent_);
     content_ = RandomBytes(random_, kChunk);
     for (const uint64_t offset : {extent_ - kChunk, extent_, extent_ + kChunk, 3 * extent_}) {
@@ -63,7 +67,8 @@ class TrimBeside : public ::testing::TestWithParam<uint32_t> {
 
   std::unique_ptr<SmallArray> test_;
   VolumeId volume_;
-  uint64_t extent_ = 0;
+  uint64_t extent_ = 0;  // bytes
+  uint32_t extent_stripes_ = 0;
   Random random_{6};
   std::vector<std::byte> content_;
 };
@@ -95,13 +100,8 @@ TEST_P(TrimBeside, AWriteThatComesMeanwhileIsKept) {
 TEST_P(TrimBeside, ManyExtentsThatGoLetOthersIn) {
   ArrayShape shape = SmallShape(4, 1);
   shape.ssd_bytes = shape.log_bytes = uint64_t{64} << 20;
-  shape.log_delays = kLogDelays;
-  shape.buffers = {.device_chunks = GetParam(), .stripes = GetParam()};
-  test_ = std::make_unique<SmallArray>(shape);
-  const auto superblock = DecodeSuperblock(test_->memory(0).bytes().first(kSuperblockCopyBytes));
-  ASSERT_TRUE(superblock.ok());
-  extent_ = superblock->geometry.extent_data_bytes();
-  const uint64_t extents = 4096 / superblock->geometry.extent_stripes;
+  MakeArray(shape);
+  const uint64_t extents = 4096 / extent_stripes_;
   volume_ = test_->CreateVolume("v", extents * extent_);
   content_ = RandomBytes(random_, kChunk);
   for (uint64_t i = 0; i < extents; ++i) {

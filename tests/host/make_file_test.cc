@@ -12,6 +12,7 @@
 #include "device/file_device.h"
 #include "format/superblock.h"
 #include "runtime/io_uring_loop.h"
+#include "tests/host/member_superblock.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog {
@@ -114,17 +115,8 @@ TEST_F(MadeFiles, StayWhereSomebodyUsesThem) {
 }
 
 TEST_F(MadeFiles, StayOnceTheyAreOfAnArray) {
-  GeometryRequest request;
-  request.n = 3;
-  request.m = 1;
-  request.chunk_bytes = 4096;
-  request.ssd_bytes = uint64_t{16} << 20;
-  request.log_bytes = uint64_t{4} << 20;
-  Superblock superblock;
-  superblock.geometry = *PlanGeometry(request);
-  superblock.members.resize(4);
   std::vector<std::byte> bytes(kSuperblockCopyBytes);
-  EncodeSuperblock(superblock, bytes);
+  EncodeSuperblock(MemberSuperblock(), bytes);
   {
     MadeFile made(At("new"));
     ASSERT_TRUE(made.Make("test", file_, 1 << 20, false).ok());

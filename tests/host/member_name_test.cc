@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "format/superblock.h"
+#include "tests/host/member_superblock.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog {
@@ -18,26 +19,10 @@ class MemberNames : public ::testing::Test {
     file_.file = dir_.path() / kArrayFileName;
     file_.name = "a";
     file_.members = {{"log0", "log0"}, {"ssd0", "ssd0"}, {"ssd2", "elsewhere"}};
-    GeometryRequest request;
-    request.n = 3;
-    request.m = 1;
-    request.chunk_bytes = 4096;
-    request.ssd_bytes = uint64_t{16} << 20;
-    request.log_bytes = uint64_t{4} << 20;
-    superblock_.geometry = *PlanGeometry(request);
+    superblock_ = MemberSuperblock();
     superblock_.index = DeviceIndex(2);
-    superblock_.members.resize(4);
-    for (uint8_t i = 0; i < 4; ++i) {
-      superblock_.members[i].uuid = UuidOf(i);
-    }
     superblock_.device_uuid = UuidOf(2);
-    superblock_.epoch = {5, 1};
     file_.uuid = UuidToString(superblock_.array_uuid);
-  }
-  static Uuid UuidOf(uint8_t number) {
-    Uuid uuid{};
-    uuid.fill(std::byte{number});
-    return uuid;
   }
   void WriteMember() const { Write("elsewhere", superblock_); }
   void Write(const std::string& name, const Superblock& superblock) const {

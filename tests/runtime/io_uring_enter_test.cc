@@ -144,6 +144,19 @@ void ErrorsThatPassAreTriedAgain() {
   EXPECT_EQ(WriteLetters(**loop), letters + letters);
 }
 
+// Requests that the kernel has by the end of this, and does not answer.
+bool PollTenTimes(IoUringLoop& loop, int fd, int* events) {
+  for (int i = 0; i < 10; ++i) {
+    loop.Spawn(Poll(loop, fd, events));
+  }
+  bool slept = false;
+  loop.Spawn([](IoUringLoop& on, bool* over) -> Task<void> {
+    co_await on.Sleep(1000);
+    *over = true;
+  }(loop, &slept));
+  return loop.RunUntil([&] { return slept; });
+}
+
 // To the end: what is cancelled then, is cancelled.
 void ErrorsThatPassDoNotKeepALoopFromEnding() {
   auto loop = IoUringLoop::Create(4);
@@ -151,15 +164,7 @@ void ErrorsThatPassDoNotKeepALoopFromEnding() {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   int events = 0;
-  for (int i = 0; i < 10; ++i) {
-    (*loop)->Spawn(Poll(**loop, pipe[0], &events));
-  }
-  bool slept = false;
-  (*loop)->Spawn([](IoUringLoop& on, bool* over) -> Task<void> {
-    co_await on.Sleep(1000);
-    *over = true;
-  }(**loop, &slept));
-  EXPECT_TRUE((*loop)->RunUntil([&] { return slept; }));
+  EXPECT_TRUE(PollTenTimes(**loop, pipe[0], &events));
   EXPECT_EQ((*loop)->in_flight(), 10U);
   const EnterFails& fails = EnterFails::With({kPassing.begin(), kPassing.end()});
   EXPECT_TRUE((*loop)->EndRequests(UINT64_MAX));
@@ -217,16 +222,8 @@ void EndingFails() {
   std::array<int, 2> pipe{};
   int events = 0;
   if (::pipe2(pipe.data(), O_CLOEXEC) == 0) {
-    for (int i = 0; i < 10; ++i) {
-      (*loop)->Spawn(Poll(**loop, pipe[0], &events));
-    }
+    static_cast<void>(PollTenTimes(**loop, pipe[0], &events));
   }
-  bool slept = false;
-  (*loop)->Spawn([](IoUringLoop& on, bool* over) -> Task<void> {
-    co_await on.Sleep(1000);
-    *over = true;
-  }(**loop, &slept));
-  static_cast<void>((*loop)->RunUntil([&] { return slept; }));
   if (!EnterFails::With({EINVAL}).ok()) {
     std::fprintf(stderr, "io_uring_enter fails, or so it would");
     std::abort();
