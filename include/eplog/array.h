@@ -146,6 +146,10 @@ class Array {
   // has joined, durably; it is `ok` when it was rebuilt, which goes on in the background and over
   // restarts. Borrowed for as long as the array holds it, if this succeeds.
   virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
+  // What is refused there whatever device is to be replaced: one by whose superblock it is a device
+  // in use, reached by another node, or a copy of one as it is now (kInvalidArgument). A read; for
+  // whoever is about to overwrite a device for this array.
+  virtual Task<Status> CheckNotInUse(Device& device) = 0;
 
   // It is a member now. Of one that is none any more nothing new is asked: once what is in flight
   // on it has been answered, it may be destroyed.

@@ -259,8 +259,9 @@ void FileDevice::GoBuffered() {
 
 Error FileDevice::MakeError(const char* verb, uint64_t offset_bytes, int result) const {
   Error error;
-  if (result == 0) {
-    // Nothing beyond will ever be there: no bad sector, but a device that is gone.
+  if (result == 0 || (result == -ENOSPC && block_device_ && CurrentBytes() < size_bytes_)) {
+    // Nothing beyond will ever be there: no bad sector, but a device that is gone. Writes behind the
+    // end of a block device are answered as if it had no space.
     error.code = ErrorCode::kDeviceFailed;
     error.message = path_ + ": " + verb + " ends early: it has become shorter";
   } else {
@@ -361,30 +362,37 @@ Task<Status> FileDevice::Flush() {
   co_return co_await checking;
 }
 
+// Of a block device, or of a file of which the kernel knows it by itself. What cannot be told counts
+// as unchanged.
+uint64_t FileDevice::CurrentBytes() const {
+  uint64_t bytes = 0;
+  if (block_device_) {
+    return ioctl(fd_, BLKGETSIZE64, &bytes) == 0 ? bytes : size_bytes_;
+  }
+  struct statx file {};
+  return statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE, &file) == 0 ? file.stx_size : size_bytes_;
+}
+
 // A file that was cut short reads well where it still has bytes, and grows again with the next
 // write beyond its end, with zeros between: what was there is gone all the same. Asking an open
 // file for its size does no I/O on a disk's file system; others ask a server, as NFS does, or a
 // process, as FUSE does.
 Task<Status> FileDevice::CheckSize() {
-  struct statx file {};
-  if (block_device_) {
-    co_return OkStatus();
-  }
-  if (!size_in_memory_) {
+  uint64_t now = size_bytes_;
+  if (block_device_ || size_in_memory_) {
+    now = CurrentBytes();
+  } else {
+    struct statx file {};
     const int asked = co_await loop_.Statx(fd_, STATX_SIZE, &file);
-    if (asked < 0) {
-      co_return OkStatus();
-    }
-  } else if (statx(fd_, "", AT_EMPTY_PATH, STATX_SIZE, &file) != 0) {
-    co_return OkStatus();
+    now = asked < 0 ? size_bytes_ : file.stx_size;
   }
-  if (file.stx_size >= size_bytes_) {
+  if (now >= size_bytes_) {
     co_return OkStatus();
   }
   Error error;
   error.code = ErrorCode::kDeviceFailed;
-  error.message = path_ + ": it has become shorter: " + std::to_string(file.stx_size) +
-                  " bytes, it had " + std::to_string(size_bytes_);
+  error.message = path_ + ": it has become shorter: " + std::to_string(now) + " bytes, it had " +
+                  std::to_string(size_bytes_);
   flush_failure_ = error;
   co_return Fail(std::move(error));
 }

@@ -91,6 +91,7 @@ class FileDevice final : public Device {
                               uint64_t offset_bytes);
   // `result`: 0 (nothing was transferred) or -errno.
   [[nodiscard]] Error MakeError(const char* verb, uint64_t offset_bytes, int result) const;
+  [[nodiscard]] uint64_t CurrentBytes() const;
 
   IoUringLoop& loop_;
   std::string path_;

@@ -74,6 +74,7 @@ class ArrayImpl final : public Array {
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
+  Task<Status> CheckNotInUse(Device& device) override { return membership_.CheckNotInUse(device); }
   [[nodiscard]] bool Holds(const Device& device) const override;
   Task<Result<ChangePlan>> Plan(Change change) override;
   Status SetBuffers(const BufferSizes& sizes) override {

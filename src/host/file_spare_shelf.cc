@@ -175,6 +175,7 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity l
 Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& device) {
   Result<SpareDevice> described = Describe(device);
   EPLOG_CO_TRY(described);
+  EPLOG_CO_AWAIT(session_.array().CheckNotInUse(device));
   // First the superblocks: a device that bears them and is not listed does no harm.
   EPLOG_CO_AWAIT(Mark(device));
   Task<Status> listing = Change([path](ArrayFile& file) { file.AddSpare(path); });

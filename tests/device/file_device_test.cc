@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -346,6 +347,35 @@ TEST_F(FileDeviceTest, ABlockDevice) {
   const Error second = OpenFails(block.path());
   EXPECT_EQ(second.code, ErrorCode::kBusy);
   EXPECT_NE(second.message.find(std::to_string(getpid())), std::string::npos) << second.message;
+}
+
+// As a disk does that is resized below. Linux answers what is written behind its end as if there were
+// no space, which is no failure of a device.
+TEST_F(FileDeviceTest, ABlockDeviceThatHasBecomeShorterHasFailed) {
+  const std::string file = folder_.MakeFile("backing", 16 * kSize);
+  const test::LoopDevice block(file);
+  if (!block.trouble().empty()) {
+    GTEST_SKIP() << block.trouble();
+  }
+  const auto device = Open(block.path());
+  ASSERT_NE(device, nullptr);
+  const Buffer bytes = Filled(4096, 1);
+  ASSERT_TRUE(test::Write(*loop_, *device, 12 * kSize, bytes).ok());
+  ASSERT_TRUE(Await(*loop_, device->Flush()).ok());
+  std::filesystem::resize_file(file, 8 * kSize);
+  ASSERT_TRUE(block.FollowFile());
+  const Status written = test::Write(*loop_, *device, 12 * kSize, bytes);
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ErrorCode::kDeviceFailed);
+  EXPECT_NE(written.error().message.find("it has become shorter"), std::string::npos);
+  EXPECT_TRUE(test::Write(*loop_, *device, 4 * kSize, bytes).ok());
+  const Status flushed = Await(*loop_, device->Flush());
+  ASSERT_FALSE(flushed.ok()) << "what was flushed to its end is gone";
+  EXPECT_EQ(flushed.error().code, ErrorCode::kDeviceFailed);
+  // Also once it is as large again: what lay there is not there any more.
+  std::filesystem::resize_file(file, 16 * kSize);
+  ASSERT_TRUE(block.FollowFile());
+  EXPECT_FALSE(Await(*loop_, device->Flush()).ok());
 }
 
 // It may be looked at as before.

@@ -70,6 +70,10 @@ LoopDevice::~LoopDevice() {
   close(fd_);
 }
 
+bool LoopDevice::FollowFile() const {
+  return ioctl(fd_, LOOP_SET_CAPACITY, 0) == 0;
+}
+
 OtherProcess::OtherProcess(const std::function<void()>& body) {
   std::array<int, 2> ready{};
   EXPECT_EQ(pipe(ready.data()), 0);

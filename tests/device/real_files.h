@@ -52,6 +52,8 @@ class LoopDevice {
   ~LoopDevice();
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  // It is as large as its file is by now.
+  [[nodiscard]] bool FollowFile() const;
 
  private:
   int fd_ = -1;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/read_text.h"
 #include "host/device_content.h"
 #include "host/file_spare_shelf.h"
 #include "host/make_file.h"
@@ -711,6 +712,23 @@ TEST_F(SpareShelves, NoSpareWhereAMemberIsListed) {
   }
   EXPECT_TRUE(LoadArrayFile(file_.file).ok());
   EXPECT_EQ(BytesOnDisk(At("ssd0")), 0U) << "a refusal wrote";
+  Close();
+}
+
+// As another node of its storage would be, which has another identity.
+TEST_F(SpareShelves, NoSpareIsMadeOfWhatSaysThatItIsADeviceInUse) {
+  Open();
+  std::filesystem::copy_file(At("ssd0"), At("node"));
+  const auto content = ReadText(At("node"));
+  {
+    FileSpareShelf shelf = Shelf();
+    const auto added = session_->Run(shelf.Add(At("node").string(), Identity(At("node"))));
+    ASSERT_FALSE(added.ok());
+    EXPECT_EQ(added.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(added.error().message.find("is ssd0 by another path"), std::string::npos);
+  }
+  EXPECT_EQ(ReadText(At("node")), content) << "a refusal wrote";
+  EXPECT_TRUE(session_->file().spares.empty());
   Close();
 }
 

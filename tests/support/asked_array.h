@@ -112,6 +112,9 @@ class AskedArray final : public Array {
   Task<Status> FailDevice(uint32_t device, std::string reason) override {
     return Note("fail " + std::to_string(device) + ": " + reason);
   }
+  Task<Status> CheckNotInUse(Device& device) override {
+    return Note("may be taken " + device.name());
+  }
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override {
     if (answer.ok() && device < status.devices.size()) {
       status.devices[device].state = DeviceState::kRebuilding;

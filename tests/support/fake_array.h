@@ -110,6 +110,7 @@ class FakeArray final : public Array {
   Task<Status> FailDevice(uint32_t /*device*/, std::string /*reason*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no failing of devices");
   }
+  Task<Status> CheckNotInUse(Device& /*device*/) override { co_return OkStatus(); }
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override {
     if (on_replace == nullptr) {
       co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");

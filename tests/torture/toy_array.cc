@@ -112,6 +112,7 @@ class ToyArray final : public Array {
   Task<Status> FailDevice(uint32_t /*device*/, std::string /*reason*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no failing of devices");
   }
+  Task<Status> CheckNotInUse(Device& /*device*/) override { co_return OkStatus(); }
   Task<Status> ReplaceDevice(uint32_t /*device*/, Device& /*replacement*/) override {
     co_return Fail(ErrorCode::kUnsupported, "no replacing of devices");
   }

@@ -128,6 +128,30 @@ Superblock NewSuperblock(const Geometry& geometry, const CreateOptions& options,
   return superblock;
 }
 
+// Two nodes of one storage (multipath, two loop devices over a file) have two identities, and what
+// was written by the one is read by the other. Then nobody is a member of anything.
+Task<Status> CheckEachIsItself(Core& core, const Superblock& superblock) {
+  for (uint8_t i = 0; i < core.geometry.devices(); ++i) {
+    Device& device = *core.members.device(DeviceIndex(i));
+    Task<Result<Superblock>> reading = ReadSuperblock(device);
+    const Result<Superblock> found = co_await reading;
+    Status status = found.ok() ? OkStatus() : Status(Fail(found.error()));
+    if (found.ok() && (found->array_uuid != superblock.array_uuid || found->index.value != i)) {
+      const bool ours = found->array_uuid == superblock.array_uuid && !found->is_spare();
+      status = Fail(ErrorCode::kInvalidArgument,
+                    device.name() + " does not keep what is written to it" +
+                        (ours ? ": what " + core.members.device(found->index)->name() +
+                                    " was given is there, so that the two are one device"
+                              : ""));
+    }
+    if (!status.ok()) {
+      EPLOG_CO_AWAIT(WipeSuperblocks(core));
+      co_return status;
+    }
+  }
+  co_return OkStatus();
+}
+
 }  // namespace
 
 Result<Geometry> PlanArray(uint64_t ssds, uint64_t ssd_bytes, uint64_t log_bytes,
@@ -175,7 +199,8 @@ Task<Status> Array::Create(EventLoop& loop, std::vector<Device*> ssds, std::vect
   for (int copy = 0; copy < 2; ++copy) {  // A and B
     EPLOG_CO_AWAIT(superblocks.Write());
   }
-  co_return OkStatus();
+  Task<Status> checking = CheckEachIsItself(core, superblock);
+  co_return co_await checking;
 }
 
 }  // namespace eplog
