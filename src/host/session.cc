@@ -194,6 +194,11 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   session->members_ = std::move(*members);
   const Examination found = session->Run(ExamineDevices(session->members_.Pointers()));
   EPLOG_TRY(CheckUuid(file, found));
+  if (!options.read_only) {
+    auto writer = OneWriter::Take(file);
+    EPLOG_TRY(writer);
+    session->writer_ = std::move(*writer);
+  }
   const std::vector<Device*> trusted = session->Trusted(file, found);
   open.read_only = options.read_only;
   open.without_logs = LogsGivenUp(file, options.without);
@@ -523,12 +528,13 @@ Session::~Session() {
 // The loop does not run any more. Members that are well are let go, as others may want them.
 void Session::LeaveBehind() {
   struct Remains {
+    OneWriter writer;
     std::unique_ptr<Array> array;
     std::unique_ptr<IoUringLoop> loop;
     Members members;
   };
   static auto* const left = new std::vector<Remains>();  // never destroyed
-  Remains remains{std::move(array_), std::move(loop_), {}};
+  Remains remains{std::move(writer_), std::move(array_), std::move(loop_), {}};
   Release();
   remains.members = std::move(members_);
   left->push_back(std::move(remains));

@@ -19,6 +19,7 @@
 #include "host/change_turn.h"
 #include "host/device_closer.h"
 #include "host/members.h"
+#include "host/one_writer.h"
 #include "host/scrub_mark.h"
 #include "host/server.h"
 #include "report/event_log.h"
@@ -112,6 +113,7 @@ class Session final : public ArrayOwner {
   void LeaveBehind();
   Task<void> LetGoWhenIdle();
 
+  OneWriter writer_;                   // before all that may still write
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;
