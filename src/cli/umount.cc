@@ -31,7 +31,8 @@ namespace eplog::cli {
 namespace {
 
 constexpr char kUmountVerb[] = "umount";
-constexpr int kWaitForEndMs = 60'000;
+// The members are let go before it ends; only one that does not answer keeps it.
+constexpr int kWaitForEndMs = 10'000;
 constexpr int kTriesWhileDying = 50;
 constexpr int kTriesInTurn = 200;
 constexpr useconds_t kTryEveryUs = 100'000;
@@ -76,7 +77,10 @@ bool IsMounted(const Server& server) {
 // The members are free when the process has ended.
 Status TellUnmounted(const Server& server, const OtherProcess& process) {
   if (!process.WaitForEnd(kWaitForEndMs)) {
-    Warn(kUmountVerb, fmt::format("all is durable, but process {} still runs", server.pid));
+    Warn(kUmountVerb,
+         fmt::format("all is durable, but process {} does not end yet: a device that "
+                     "does not answer may keep it, and with it the locks of the others",
+                     server.pid));
   }
   Print(fmt::format("unmounted '{}' from {}", server.name, server.directory));
   return OkStatus();

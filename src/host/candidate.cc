@@ -33,6 +33,13 @@ Result<std::string> WhyNot(const ArrayFile& file, const std::filesystem::path& p
           path.string(), own.filename().string(), file.name);
     }
   }
+  std::error_code ignored;
+  if (const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored))) {
+    return fmt::format(
+        "{} is in use as /dev/{}, and what is written there would be overwritten here: losetup -d "
+        "/dev/{} ends that",
+        path.string(), *loop, *loop);
+  }
   const auto way = FindWayDown(*place, MountDevicesOf(file.Argument()));
   if (!way) {
     return std::string();

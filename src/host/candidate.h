@@ -10,8 +10,9 @@
 
 namespace eplog {
 
-// kInvalidArgument, in a line: it is one of the files that the array keeps beside its members, or
-// it lies on the array itself, through whatever there is between: the array would wait for itself.
+// kInvalidArgument, in a line: it is one of the files that the array keeps beside its members; or a
+// loop device has it as its own; or it lies on the array itself, through whatever there is between:
+// the array would wait for itself.
 // kBusy: it is not what was looked at. Nothing is opened. Asks who serves the file, for a bounded
 // time, which may be this very process: never on the thread that serves.
 [[nodiscard]] Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,

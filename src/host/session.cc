@@ -511,6 +511,7 @@ void Session::Release() {
   }
   std::erase_if(members_.opened, [](const Member& member) { return member.device == nullptr; });
   static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kLetGo));
+  writer_ = OneWriter();  // what hangs has its own lock, and is nobody's whom another would trust
 }
 
 // Who ends with an error because of what hangs is to say so, however long it hangs.
@@ -528,13 +529,12 @@ Session::~Session() {
 // The loop does not run any more. Members that are well are let go, as others may want them.
 void Session::LeaveBehind() {
   struct Remains {
-    OneWriter writer;
     std::unique_ptr<Array> array;
     std::unique_ptr<IoUringLoop> loop;
     Members members;
   };
   static auto* const left = new std::vector<Remains>();  // never destroyed
-  Remains remains{std::move(writer_), std::move(array_), std::move(loop_), {}};
+  Remains remains{std::move(array_), std::move(loop_), {}};
   Release();
   remains.members = std::move(members_);
   left->push_back(std::move(remains));

@@ -201,6 +201,18 @@ Result<Place> PlaceOf(const fs::path& path) {
   return place;
 }
 
+std::optional<std::string> FindLoopOver(const fs::path& file, const KernelTables& tables) {
+  std::error_code ignored;
+  for (fs::directory_iterator block(tables.sysfs / "block", ignored), end; block != end;
+       block.increment(ignored)) {
+    const std::string over = ReadAttribute(block->path() / "loop/backing_file");
+    if (!over.empty() && over == file.string()) {
+      return block->path().filename().string();
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> FindWayDown(const Place& place, const std::vector<dev_t>& file_systems,
                                        const KernelTables& tables) {
   WayDown way(file_systems, tables);

@@ -36,4 +36,9 @@ struct KernelTables {
 std::optional<std::string> FindWayDown(const Place& place, const std::vector<dev_t>& file_systems,
                                        const KernelTables& tables = {});
 
+// The loop device that has the file at this path as its own ("loop3"). By its name alone, so that no
+// file is looked up.
+std::optional<std::string> FindLoopOver(const std::filesystem::path& file,
+                                        const KernelTables& tables = {});
+
 }  // namespace eplog

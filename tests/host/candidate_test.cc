@@ -6,6 +6,7 @@
 #include <string>
 
 #include "host/device_content.h"
+#include "tests/device/real_files.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog {
@@ -60,6 +61,21 @@ TEST_F(Candidate, WhyNotIsSaidInALine) {
   const Status missing = CheckCandidate(file_, none);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().message, "cannot look at " + none);
+}
+
+// What is mounted from it would be overwritten, by force too.
+TEST_F(Candidate, TheFileOfALoopDeviceMayNot) {
+  const auto path = dir_.WriteSparse("backing", 1 << 20);
+  {
+    const test::LoopDevice loop(path);
+    if (!loop.trouble().empty()) {
+      GTEST_SKIP() << loop.trouble();
+    }
+    ExpectRefused(path, ErrorCode::kInvalidArgument, "is in use as " + loop.path());
+    std::filesystem::create_symlink(path, dir_.path() / "link");
+    ExpectRefused(dir_.path() / "link", ErrorCode::kInvalidArgument, "is in use as " + loop.path());
+  }
+  EXPECT_TRUE(CheckCandidate(file_, path).ok());
 }
 
 TEST_F(Candidate, WhatTookTheNameIsNotTheOne) {

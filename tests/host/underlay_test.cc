@@ -106,6 +106,17 @@ TEST_F(Underlay, ALoopDeviceOverAFile) {
   EXPECT_EQ(Way(Block(7, 4), FileSystemOf(file)), std::nullopt);  // no such device
 }
 
+TEST_F(Underlay, TheLoopDeviceOverAFile) {
+  const fs::path file = dir_.Write("file", "x");
+  EXPECT_EQ(FindLoopOver(file, {Sysfs(), ""}), std::nullopt);
+  const fs::path loop = AddLoop(3, file);
+  fs::create_directories(Sysfs() / "block");
+  fs::create_symlink(loop, Sysfs() / "block/loop3");
+  fs::create_symlink(AddBlock("sda", 4002, 0), Sysfs() / "block/sda");
+  EXPECT_EQ(FindLoopOver(file, {Sysfs(), ""}), "loop3");
+  EXPECT_EQ(FindLoopOver(dir_.Write("other", "x"), {Sysfs(), ""}), std::nullopt);
+}
+
 TEST_F(Underlay, AFileOnAFileSystemOnPartsOfALoopDevice) {
   const fs::path file = dir_.Write("file", "x");
   const fs::path loop = AddLoop(3, file);

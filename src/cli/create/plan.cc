@@ -10,6 +10,7 @@
 #include "host/device_content.h"
 #include "host/make_file.h"
 #include "host/typed_path.h"
+#include "host/underlay.h"
 #include "report/status_json.h"
 #include "text/units.h"
 
@@ -244,6 +245,11 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("{} belongs to the array that --force would remove", member.path.string()));
+  }
+  if (const auto loop = FindLoopOver(member.path)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is in use as /dev/{}: losetup -d /dev/{} ends that, or give that",
+                            member.path.string(), *loop, *loop));
   }
   member.size_bytes = RoundDown(probed->size_bytes, kBlockBytes);
   if (member.size_bytes == 0) {
