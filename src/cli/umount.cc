@@ -79,7 +79,7 @@ Status TellUnmounted(const Server& server, const OtherProcess& process) {
   if (!process.WaitForEnd(kWaitForEndMs)) {
     Warn(kUmountVerb,
          fmt::format("all is durable, but process {} does not end yet: a device that "
-                     "does not answer may keep it, and with it the locks of the others",
+                     "does not answer may keep it; the others are free",
                      server.pid));
   }
   Print(fmt::format("unmounted '{}' from {}", server.name, server.directory));
