@@ -147,7 +147,7 @@ class Array {
   // restarts. Borrowed for as long as the array holds it, if this succeeds.
   virtual Task<Status> ReplaceDevice(uint32_t device, Device& replacement) = 0;
   // What is refused there whatever device is to be replaced: one by whose superblock it is a device
-  // in use, reached by another node, or a copy of one as it is now (kInvalidArgument). A read; for
+  // in use, reached by another node, or a copy of one as it is now (kExists). A read; for
   // whoever is about to overwrite a device for this array.
   virtual Task<Status> CheckNotInUse(Device& device) = 0;
 

@@ -70,6 +70,25 @@ Status CheckRole(const SpareCommand& command, const Geometry& g, const ProbedDev
   return OkStatus();
 }
 
+// One storage under two nodes would be two spares.
+Status CheckNoOtherNode(const ArrayFile& file, const std::filesystem::path& path,
+                        const ProbedDevice& probed) {
+  const auto own = ReadSuperblock(path, probed);
+  std::vector<std::filesystem::path> listed;
+  for (const std::string& spare : file.spares) {
+    listed.push_back(file.LocatePath(spare));
+  }
+  const auto others = ReadSuperblocks(listed);
+  for (size_t i = 0; own.ok() && i < listed.size(); ++i) {
+    if (others[i].ok() && others[i]->device_uuid == own->device_uuid) {
+      return Fail(ErrorCode::kExists,
+                  fmt::format("{} is the spare {} by another path, or a copy of it", path.string(),
+                              listed[i].string()));
+    }
+  }
+  return OkStatus();
+}
+
 // It must be nobody's, and empty unless that does not matter.
 Status CheckFree(const SpareCommand& command, const ArrayFile& file,
                  const std::filesystem::path& path, const ProbedDevice& probed) {
@@ -100,7 +119,7 @@ Status CheckFree(const SpareCommand& command, const ArrayFile& file,
     }
   }
   if (IdentifySpare(file.uuid, path, probed).kind == SpareKind::kSpare) {
-    return OkStatus();  // and not listed
+    return CheckNoOtherNode(settled, path, probed);  // and not listed
   }
   const auto content = FindContent(path, probed);
   EPLOG_TRY(content);

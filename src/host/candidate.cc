@@ -15,6 +15,17 @@
 namespace eplog {
 namespace {
 
+// Empty: it is not.
+std::string WhyLooped(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored));
+  return loop ? fmt::format(
+                    "{} is in use as /dev/{}, and what is written there would be "
+                    "overwritten here: losetup -d /dev/{} ends that",
+                    path.string(), *loop, *loop)
+              : std::string();
+}
+
 // Empty: nothing is against it.
 Result<std::string> WhyNot(const ArrayFile& file, const std::filesystem::path& path,
                            const std::optional<DeviceIdentity>& looked_at) {
@@ -33,12 +44,8 @@ Result<std::string> WhyNot(const ArrayFile& file, const std::filesystem::path& p
           path.string(), own.filename().string(), file.name);
     }
   }
-  std::error_code ignored;
-  if (const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored))) {
-    return fmt::format(
-        "{} is in use as /dev/{}, and what is written there would be overwritten here: losetup -d "
-        "/dev/{} ends that",
-        path.string(), *loop, *loop);
+  if (const std::string loop = WhyLooped(path); !loop.empty()) {
+    return loop;
   }
   const auto way = FindWayDown(*place, MountDevicesOf(file.Argument()));
   if (!way) {
@@ -55,6 +62,13 @@ Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,
                       const std::optional<DeviceIdentity>& looked_at) {
   const auto why =
       Bounded<std::string>(path, [file, path, looked_at] { return WhyNot(file, path, looked_at); });
+  EPLOG_TRY(why);
+  return why->empty() ? OkStatus() : Status(Fail(ErrorCode::kInvalidArgument, *why));
+}
+
+Status CheckNoLoopOver(const std::filesystem::path& path) {
+  const auto why =
+      Bounded<std::string>(path, [path]() -> Result<std::string> { return WhyLooped(path); });
   EPLOG_TRY(why);
   return why->empty() ? OkStatus() : Status(Fail(ErrorCode::kInvalidArgument, *why));
 }

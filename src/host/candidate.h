@@ -18,4 +18,7 @@ namespace eplog {
 [[nodiscard]] Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,
                                     const std::optional<DeviceIdentity>& looked_at = std::nullopt);
 
+// kInvalidArgument: a loop device has the file at this path as its own. Bounded.
+[[nodiscard]] Status CheckNoLoopOver(const std::filesystem::path& path);
+
 }  // namespace eplog

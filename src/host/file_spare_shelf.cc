@@ -125,8 +125,10 @@ Result<SpareDevice> FileSpareShelf::Describe(Device& device) const {
   return SpareDevice{.device = &device, .fits_ssd = roles.ssd, .fits_log = roles.log};
 }
 
-// Copy A and B, as generations 0 and 1.
+// Copy A and B, as generations 0 and 1. What was looked at by the path may be old, or of another
+// node: what the device itself says now counts.
 Task<Status> FileSpareShelf::Mark(Device& device) {
+  EPLOG_CO_AWAIT(session_.array().CheckNotInUse(device));
   EPLOG_CO_AWAIT(WipeEnds(device));
   BufferPool pool;
   Buffer buffer = pool.Get(kSuperblockCopyBytes);
@@ -175,7 +177,6 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity l
 Task<Result<SpareDevice>> FileSpareShelf::MakeSpare(std::string path, Device& device) {
   Result<SpareDevice> described = Describe(device);
   EPLOG_CO_TRY(described);
-  EPLOG_CO_AWAIT(session_.array().CheckNotInUse(device));
   // First the superblocks: a device that bears them and is not listed does no harm.
   EPLOG_CO_AWAIT(Mark(device));
   Task<Status> listing = Change([path](ArrayFile& file) { file.AddSpare(path); });
@@ -209,8 +210,12 @@ Task<Status> FileSpareShelf::Remove(std::string path) {
     Task<Result<Device*>> taking = Take(path, found.identity);
     Result<Device*> device = co_await taking;
     EPLOG_CO_TRY(device);
-    Task<Status> wiping = WipeSuperblocks(**device);
-    status = co_await wiping;
+    Task<Status> checking = session_.array().CheckNotInUse(**device);
+    status = co_await checking;
+    if (status.ok()) {
+      Task<Status> wiping = WipeSuperblocks(**device);
+      status = co_await wiping;
+    }
   }
   Drop(path);
   co_return status;

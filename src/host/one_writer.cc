@@ -37,6 +37,9 @@ Result<OneWriter> OneWriter::Take(const ArrayFile& file) {
     }
     Status locked = LockFile(writer.fd_, "an array with the UUID of " + file.Argument().string(),
                              /*shared=*/false);
+    if (!locked.ok() && locked.error().code != ErrorCode::kBusy) {
+      return OneWriter();
+    }
     if (!locked.ok()) {
       locked.error().message +=
           ", which writes to it: one is a copy of the other, or the same by other paths; end that "
@@ -51,7 +54,7 @@ Result<OneWriter> OneWriter::Take(const ArrayFile& file) {
 }
 
 OneWriter::~OneWriter() {
-  if (!path_.empty()) {  // it has the lock
+  if (!path_.empty() && IsStillThere(fd_, path_)) {  // else another's is there by now
     ::unlink(path_.c_str());
   }
   if (fd_ >= 0) {

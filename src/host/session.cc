@@ -396,9 +396,15 @@ Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looke
     co_return Fail(ErrorCode::kShutdown, "the array is closing; " + path + " was not opened");
   }
   members_.opened.push_back(WrapFile(*loop_, std::move(*file), options_));
-  Member& opened = members_.opened.back();
-  opened.users = 1;
-  co_return opened.device.get();
+  members_.opened.back().users = 1;
+  Device* const device = members_.opened.back().device.get();
+  Task<Status> checking = CheckNoneHangs(*device);
+  Status free = co_await checking;
+  if (!free.ok()) {
+    CloseDevice(*device);
+    co_return Fail(std::move(free).error());
+  }
+  co_return device;
 }
 
 void Session::CloseDevice(Device& device) {
@@ -452,27 +458,62 @@ Task<void> Session::LetGoWhenIdle() {
 }
 
 Task<Result<Superblock>> Session::AnyMember() {
-  BufferPool pool;
-  const Buffer buffer = pool.Get(kSuperblockCopyBytes);
   for (size_t i = 0; i < members_.opened.size(); ++i) {
     Device* const device = members_.opened[i].device.get();
-    for (const uint64_t offset : kSuperblockCopyOffset) {
-      if (!array_->Holds(*device)) {
-        break;
-      }
-      const iovec part{buffer.data(), kSuperblockCopyBytes};
-      Task<Status> reading = device->Read(offset, std::span(&part, 1));
-      const Status read = co_await reading;
-      if (!read.ok()) {
-        break;
-      }
-      Result<Superblock> superblock = DecodeSuperblock(buffer.span());
-      if (superblock.ok()) {
-        co_return superblock;
-      }
+    if (!array_->Holds(*device)) {
+      continue;
+    }
+    Task<Result<Superblock>> reading = SuperblockOf(*device);
+    Result<Superblock> superblock = co_await reading;
+    if (superblock.ok()) {
+      co_return superblock;
     }
   }
   co_return Fail(ErrorCode::kNotFound, "no superblock can be read");
+}
+
+// The first copy that is whole.
+Task<Result<Superblock>> Session::SuperblockOf(Device& device) {
+  BufferPool pool;
+  const Buffer buffer = pool.Get(kSuperblockCopyBytes);
+  for (const uint64_t offset : kSuperblockCopyOffset) {
+    const iovec part{buffer.data(), kSuperblockCopyBytes};
+    Task<Status> reading = device.Read(offset, std::span(&part, 1));
+    const Status read = co_await reading;
+    Result<Superblock> superblock =
+        read.ok() ? DecodeSuperblock(buffer.span()) : Fail(read.error());
+    if (superblock.ok()) {
+      co_return superblock;
+    }
+  }
+  co_return Fail(ErrorCode::kNotFound, device.name() + " bears no superblock that can be read");
+}
+
+// What a member was asked before it hung, and was lost, may still be carried out. By the node that
+// hangs it is refused (OpenAgain); this is for its others.
+Task<Status> Session::CheckNoneHangs(Device& device) {
+  std::vector<std::string> hang;
+  for (const Member& member : members_.opened) {
+    const bool lost = member.users == 0 && !array_->Holds(*member.device);
+    for (const HeldMember& held : ever_held_) {
+      if (lost && !member.deadline->idle() && held.identity == member.device->identity()) {
+        hang.push_back(held.name);
+      }
+    }
+  }
+  if (hang.empty()) {
+    co_return OkStatus();
+  }
+  Task<Result<Superblock>> reading = SuperblockOf(device);
+  const Result<Superblock> superblock = co_await reading;
+  if (superblock.ok() && UuidToString(superblock->array_uuid) == file_.uuid &&
+      std::find(hang.begin(), hang.end(), superblock->DeviceName()) != hang.end()) {
+    co_return Fail(ErrorCode::kBusy,
+                   fmt::format("{} is {} by another path, and that still has requests which it did "
+                               "not answer: unmount, and mount again when it is well",
+                               device.name(), superblock->DeviceName()));
+  }
+  co_return OkStatus();
 }
 
 void Session::Tell(const ArrayEvent& event) {
@@ -499,19 +540,37 @@ Status Session::Close() {
   return closed;
 }
 
+namespace {
+
+// An array that has stopped has written down nothing of why: what hangs in it is trusted again by who
+// opens it next, and nobody may before that has ended, by whatever node.
+bool HasStopped(const Array* array) {
+  return array != nullptr && !array->GetStatus().stopped_because.empty();
+}
+
+}  // namespace
+
 // What has not answered stays until the loop is gone. Who waits for this wants to open the devices,
 // or to go on without them.
 void Session::Release() {
-  constexpr seconds kLetGo(5);
+  const bool trusted = HasStopped(array_.get());
   array_.reset();
+  LetDevicesGo(trusted);
+}
+
+// `trusted`: those that hang, too.
+void Session::LetDevicesGo(bool trusted) {
+  constexpr seconds kLetGo(5);
   for (Member& member : members_.opened) {
     if (member.deadline->idle() && !closer_.Close(member.device)) {
       member.device.reset();  // nothing is served any more
     }
   }
   std::erase_if(members_.opened, [](const Member& member) { return member.device == nullptr; });
+  if (members_.opened.empty() || !trusted) {
+    writer_ = OneWriter();
+  }
   static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kLetGo));
-  writer_ = OneWriter();  // what hangs has its own lock, and is nobody's whom another would trust
 }
 
 // Who ends with an error because of what hangs is to say so, however long it hangs.
@@ -529,13 +588,16 @@ Session::~Session() {
 // The loop does not run any more. Members that are well are let go, as others may want them.
 void Session::LeaveBehind() {
   struct Remains {
+    OneWriter writer;
     std::unique_ptr<Array> array;
     std::unique_ptr<IoUringLoop> loop;
     Members members;
   };
   static auto* const left = new std::vector<Remains>();  // never destroyed
-  Remains remains{std::move(array_), std::move(loop_), {}};
-  Release();
+  const bool trusted = HasStopped(array_.get());
+  Remains remains{{}, std::move(array_), std::move(loop_), {}};
+  LetDevicesGo(trusted);
+  remains.writer = std::move(writer_);
   remains.members = std::move(members_);
   left->push_back(std::move(remains));
 }

@@ -109,7 +109,10 @@ class Session final : public ArrayOwner {
                                                      const DeviceIdentity& looked_at);
   // Those that nobody needs any more are closed at once, or as soon as they are idle.
   bool LetGo();
+  static Task<Result<Superblock>> SuperblockOf(Device& device);
+  Task<Status> CheckNoneHangs(Device& device);
   void LetGoSoon();
+  void LetDevicesGo(bool trusted);
   void LeaveBehind();
   Task<void> LetGoWhenIdle();
 

@@ -62,7 +62,7 @@ TEST_F(SecondNodes, OfADeviceInUseReplaceNothing) {
     SecondNode node("/dev/second", *test_.Devices()[used]);
     const Status refused = test_.Replace(lost, node);
     ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(refused.error().code, ErrorCode::kExists);
     EXPECT_EQ(refused.error().message,
               "/dev/second is " + std::string(used == 0 ? "ssd0" : "log0") +
                   " by another path, and in use; if it is a copy of it, wipe that first. Nothing "

@@ -298,6 +298,18 @@ TEST_F(SpareKeeperTest, SpareThatFailsIsNamedAndTheNextIsTaken) {
   EXPECT_EQ(replaced_.size(), 1U) << "a failed one is not tried again";
 }
 
+// As another node of a member: nobody wakes the keeper for it to be tried again.
+TEST_F(SpareKeeperTest, SpareThatIsADeviceInUseLeavesTheNextItsTurn) {
+  List("/node", kSsdBytes);
+  List("/good", 2 * kSsdBytes);
+  Start();
+  outcome_ = Fail(ErrorCode::kExists, "/node is ssd0 by another path, and in use");
+  Lose(4);
+  Settle();
+  EXPECT_EQ(replaced_, (Pairs{{4, "/good"}}));
+  EXPECT_EQ(Told(), "spare_failed:ssd4 spare_joined:ssd4");
+}
+
 TEST_F(SpareKeeperTest, SomebodyElseWasQuicker) {
   List("/a", kSsdBytes);
   Start();

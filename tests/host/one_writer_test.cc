@@ -13,41 +13,18 @@
 #include <vector>
 
 #include "control/control.h"
-#include "host/device_content.h"
-#include "host/session.h"
-#include "tests/support/temp_dir.h"
+#include "tests/host/file_array.h"
 
 namespace eplog {
 namespace {
 
-constexpr uint64_t kBytes = uint64_t{16} << 20;
-const std::vector<std::string> kMembers = {"ssd0", "ssd1", "ssd2", "log0"};
-
-class OneWriterTest : public testing::Test {
+class OneWriterTest : public FileArrayTest {
  protected:
   void SetUp() override {
-    auto loop = IoUringLoop::Create();
-    if (!loop.ok()) {
-      GTEST_SKIP() << "needs io_uring";
+    FileArrayTest::SetUp();
+    if (IsSkipped()) {
+      return;
     }
-    file_ = FileIn(dir_);
-    std::vector<std::unique_ptr<FileDevice>> devices;
-    std::vector<Device*> members;
-    for (const std::string& member : kMembers) {
-      auto device = FileDevice::Open(**loop, dir_.WriteSparse(member, kBytes).string());
-      ASSERT_TRUE(device.ok());
-      members.push_back(device->get());
-      devices.push_back(std::move(*device));
-    }
-    CreateOptions options;
-    options.parity = 1;
-    options.entropy = Entropy();
-    ASSERT_TRUE(RunTask(**loop, Array::Create(**loop, {members.begin(), members.end() - 1},
-                                              {members.back()}, options))
-                    .ok());
-    devices.clear();
-    file_.uuid = UuidToString(ReadSuperblock(dir_.path() / "ssd0")->array_uuid);
-    ASSERT_TRUE(WriteArrayFile(file_).ok());
     // As another node of each device would be.
     other_ = FileIn(copy_);
     other_.uuid = file_.uuid;
@@ -56,27 +33,16 @@ class OneWriterTest : public testing::Test {
     }
     ASSERT_TRUE(WriteArrayFile(other_).ok());
   }
-  static ArrayFile FileIn(const TempDir& dir) {
-    ArrayFile file;
-    file.file = dir.path() / kArrayFileName;
-    file.name = "demo";
-    for (const std::string& member : kMembers) {
-      file.members.push_back({member, member});
-    }
-    return file;
-  }
-  static Result<std::unique_ptr<Session>> Open(const ArrayFile& file, bool read_only = false) {
+  static Result<std::unique_ptr<Session>> OpenReadOnly(const ArrayFile& file) {
     MemberOptions options;
-    options.read_only = read_only;
-    return Session::Open("test", file, options);
+    options.read_only = true;
+    return Open(file, options);
   }
   [[nodiscard]] std::filesystem::path LockPath() const {
     return std::filesystem::path(ControlSocketPath(file_.uuid)).replace_extension("writer");
   }
 
-  TempDir dir_;
   TempDir copy_;
-  ArrayFile file_;
   ArrayFile other_;
 };
 
@@ -92,7 +58,7 @@ TEST_F(OneWriterTest, WhatMayBeTheSameDevicesIsNotOpenedForWritingBesideIt) {
         std::string("one is a copy of the other, or the same by other paths")}) {
     EXPECT_NE(beside.error().message.find(word), std::string::npos) << beside.error().message;
   }
-  EXPECT_TRUE(Open(other_, true).ok()) << "a copy may be looked at";
+  EXPECT_TRUE(OpenReadOnly(other_).ok()) << "a copy may be looked at";
   ASSERT_TRUE((*session)->Close().ok());
   session->reset();
   EXPECT_FALSE(std::filesystem::exists(LockPath())) << "it is left behind";
@@ -102,7 +68,7 @@ TEST_F(OneWriterTest, WhatMayBeTheSameDevicesIsNotOpenedForWritingBesideIt) {
 }
 
 TEST_F(OneWriterTest, WhoOnlyReadsIsInNobodysWay) {
-  auto looks = Open(other_, true);
+  auto looks = OpenReadOnly(other_);
   ASSERT_TRUE(looks.ok());
   auto session = Open(file_);
   ASSERT_TRUE(session.ok());
@@ -138,6 +104,54 @@ TEST_F(OneWriterTest, ItIsGivenOnAndTakenAgain) {
   EXPECT_FALSE(OneWriter::Take(file_).ok());
   moved = OneWriter();
   EXPECT_FALSE(std::filesystem::exists(LockPath()));
+  EXPECT_TRUE(OneWriter::Take(file_).ok());
+}
+
+// As at a logout, with the directory that it lies in.
+TEST_F(OneWriterTest, WhatAnotherHasByNowIsNotTakenAway) {
+  auto first = OneWriter::Take(file_);
+  ASSERT_TRUE(first.ok());
+  std::filesystem::remove(LockPath());
+  const auto second = OneWriter::Take(file_);
+  ASSERT_TRUE(second.ok());
+  *first = OneWriter();
+  EXPECT_TRUE(std::filesystem::exists(LockPath()));
+  EXPECT_FALSE(OneWriter::Take(file_).ok());
+}
+
+// More than parity replaces hang: nothing of that was written down, so that who opens the array next
+// trusts them again, and what they were asked may still be carried out.
+TEST_F(OneWriterTest, WhileWhatIsTrustedHangsNobodyOpensIt) {
+  MemberOptions options;
+  options.io_deadline_us = 3'000'000;
+  auto session = Open(file_, options);
+  ASSERT_TRUE(session.ok());
+  Injection hang;
+  hang.hang = true;
+  for (const char* member : {"ssd0", "ssd1"}) {
+    ASSERT_TRUE((*session)->Inject(At(member).string(), hang).ok());
+  }
+  EXPECT_FALSE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
+  EXPECT_FALSE((*session)->Close().ok());
+  const auto beside = OneWriter::Take(file_);
+  ASSERT_FALSE(beside.ok());
+  EXPECT_EQ(beside.error().code, ErrorCode::kBusy);
+  session->reset();
+  EXPECT_TRUE(OneWriter::Take(file_).ok());
+}
+
+// One that is lost is nobody's any more whom an opening would trust.
+TEST_F(OneWriterTest, AMemberThatIsLostAndHangsKeepsNobodyOut) {
+  MemberOptions options;
+  options.io_deadline_us = 3'000'000;
+  auto session = Open(file_, options);
+  ASSERT_TRUE(session.ok());
+  Injection hang;
+  hang.hang = true;
+  ASSERT_TRUE((*session)->Inject(At("ssd0").string(), hang).ok());
+  EXPECT_TRUE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
+  ASSERT_TRUE((*session)->Run((*session)->array().FlushAll()).ok());
+  EXPECT_TRUE((*session)->Close().ok());
   EXPECT_TRUE(OneWriter::Take(file_).ok());
 }
 

@@ -724,7 +724,7 @@ TEST_F(SpareShelves, NoSpareIsMadeOfWhatSaysThatItIsADeviceInUse) {
     FileSpareShelf shelf = Shelf();
     const auto added = session_->Run(shelf.Add(At("node").string(), Identity(At("node"))));
     ASSERT_FALSE(added.ok());
-    EXPECT_EQ(added.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(added.error().code, ErrorCode::kExists);
     EXPECT_NE(added.error().message.find("is ssd0 by another path"), std::string::npos);
   }
   EXPECT_EQ(ReadText(At("node")), content) << "a refusal wrote";

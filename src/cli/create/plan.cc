@@ -7,10 +7,10 @@
 
 #include "eplog/types.h"
 #include "host/bounded_call.h"
+#include "host/candidate.h"
 #include "host/device_content.h"
 #include "host/make_file.h"
 #include "host/typed_path.h"
-#include "host/underlay.h"
 #include "report/status_json.h"
 #include "text/units.h"
 
@@ -217,6 +217,7 @@ Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
                 fmt::format("{} exists; take another directory, or --force to overwrite it",
                             member.path.string()));
   }
+  EPLOG_TRY(CheckNoLoopOver(member.path));
   auto probed = ProbeDevice(member.path);
   if (!probed.ok()) {
     return Fail(std::move(probed).error());
@@ -246,11 +247,7 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
         ErrorCode::kInvalidArgument,
         fmt::format("{} belongs to the array that --force would remove", member.path.string()));
   }
-  if (const auto loop = FindLoopOver(member.path)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is in use as /dev/{}: losetup -d /dev/{} ends that, or give that",
-                            member.path.string(), *loop, *loop));
-  }
+  EPLOG_TRY(CheckNoLoopOver(member.path));
   member.size_bytes = RoundDown(probed->size_bytes, kBlockBytes);
   if (member.size_bytes == 0) {
     return Usage(fmt::format("{} is empty; give it a size first: truncate -s 1G {}",

@@ -239,19 +239,20 @@ uint64_t Membership::NextEpoch() const {
 // identity tells, but what is written there: who bears the uuid of a device in use, of an epoch that
 // all in use bear, is that, or was copied from it a moment ago. An older copy is none of it.
 Task<Status> Membership::CheckNotInUse(Device& device) const {
+  const uint64_t opened = superblocks_.current().base.number;  // before what is read may be old
   Task<Result<SuperblockCopies>> reading = ReadCopies(device);
   const Result<SuperblockCopies> copies = co_await reading;
   for (size_t i = 0; copies.ok() && i < copies->of.size(); ++i) {
     const Result<Superblock>& copy = copies->of[i];
     if (!copy.ok() || copy->array_uuid != core_.identity.array_uuid || copy->is_spare() ||
-        copy->epoch.number < superblocks_.current().base.number) {
+        copy->epoch.number < opened) {
       continue;
     }
     const DeviceIndex index = copy->index;
     if (core_.members.live(index) &&
         superblocks_.current().members[index.value].uuid == copy->device_uuid) {
       const std::string name = core_.geometry.DeviceName(index);
-      co_return eplog::Fail(ErrorCode::kInvalidArgument,
+      co_return eplog::Fail(ErrorCode::kExists,
                             device.name() + " is " + name +
                                 " by another path, and in use; if it is a copy of it, wipe that "
                                 "first. Nothing was written to it");
@@ -324,6 +325,10 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
       MayReplace(device, replacement.name(), replacement.identity(), replacement.size_bytes());
   EPLOG_CO_TRY(may);
   const TakingIn taking_in(being_taken_in_, replacement);
+  while (core_.devices().changing()) {
+    Task<void> idle = Idle();
+    co_await idle;
+  }
   EPLOG_CO_AWAIT(CheckNotInUse(replacement));
   Task<uint64_t> looking = NewestEpochOn(replacement);
   const uint64_t older_epoch = co_await looking;

@@ -67,11 +67,11 @@ class Membership {
   Task<Status> Fail(DeviceIndex device, std::string reason);
   [[nodiscard]] Status MayFail(DeviceIndex device) const;
 
-  // It does not bear the superblock of a device in use: kInvalidArgument. Reads only.
+  // It does not bear the superblock of a device in use: kExists. Reads only.
   Task<Status> CheckNotInUse(Device& device) const;
   // `replacement` in the place of a lost device: wiped, joined and written down on return, `ok`
   // after rebuilding. Borrowed. kInvalidArgument if the device is not lost or the replacement too
-  // small, or in use; kDeviceFailed if it fails meanwhile.
+  // small; kExists: CheckNotInUse; kDeviceFailed if it fails meanwhile.
   Task<Status> Replace(DeviceIndex device, Device& replacement);
   // As far as can be told without touching the replacement.
   [[nodiscard]] Status MayReplace(DeviceIndex device, const std::string& replacement,
