@@ -49,17 +49,19 @@ make_array() {
   eplog volume create "$ARRAY" disk 8M
 }
 
-say "== a copy of a served array is another array"
+# Which may be read. Whether it is one, or the same devices by other nodes, nothing tells.
+say "== a copy of a served array is another array, and not written to meanwhile"
 make_array
 start_daemon
 fill
 cp -r "$ARRAY" "$COPY"
-eplog volume create "$COPY" only-there 1M
-[ "$(volumes "$ARRAY")" = disk ] || die "a volume made in the copy is in the original: $(volumes "$ARRAY")"
-[ "$(volumes "$COPY")" = disk,only-there ] || die "the copy has $(volumes "$COPY")"
-eplog fail "$COPY" ssd1
+for verb in "volume create $COPY only-there 1M" "fail $COPY ssd1" "volume delete $COPY disk" "commit $COPY"; do
+  # shellcheck disable=SC2086
+  refused "an array with the UUID of $COPY is in use by process [0-9]+ .*one is a copy of the other" "$EPLOG" $verb
+done
+[ "$(volumes "$ARRAY")" = disk ] || die "the original has $(volumes "$ARRAY")"
+[ "$(volumes "$COPY")" = disk ] || die "the copy has $(volumes "$COPY")"
 [ "$(states "$ARRAY")" = none ] || die "failing ssd1 of the copy failed that of the original"
-eplog volume delete "$COPY" disk
 [ -e "$MNT/disk" ] || die "deleting a volume of the copy deleted that of the original"
 refused 'is not mounted' "$EPLOG" umount "$COPY"
 refused "process [0-9]+ serves $ARRAY/array.toml, which has the UUID of $COPY .*one is a copy" "$EPLOG" mount "$COPY" "$COPY.mnt"
@@ -78,7 +80,7 @@ refused "mounted already, at $MNT by process" "$EPLOG" mount "$WORK/links" "$COP
 say "== what was put in the place of a served array is another one, under its own path too"
 mv "$ARRAY" "$WORK/moved"
 cp -r "$COPY" "$ARRAY"
-eplog volume create "$ARRAY" put-there 1M
+refused "in use by process [0-9]+ .*one is a copy of the other" "$EPLOG" volume create "$ARRAY" put-there 1M
 [ ! -e "$MNT/put-there" ] || die "a verb for what was put there acted on what is served"
 rm -r "$ARRAY"
 mv "$WORK/moved" "$ARRAY"

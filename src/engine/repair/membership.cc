@@ -235,43 +235,40 @@ uint64_t Membership::NextEpoch() const {
   return std::max(superblocks_.current().epoch.number, older_epoch_) + 1;
 }
 
-// Two device nodes may lead to one storage (multipath, a loop device over a member's file), which no
-// identity tells, but what is written there: who bears the uuid of a device in use, of an epoch that
-// all in use bear, is that, or was copied from it a moment ago. An older copy is none of it.
 Task<Status> Membership::CheckNotInUse(Device& device) const {
-  const uint64_t opened = superblocks_.current().base.number;  // before what is read may be old
-  Task<Result<SuperblockCopies>> reading = ReadCopies(device);
-  const Result<SuperblockCopies> copies = co_await reading;
-  for (size_t i = 0; copies.ok() && i < copies->of.size(); ++i) {
-    const Result<Superblock>& copy = copies->of[i];
-    if (!copy.ok() || copy->array_uuid != core_.identity.array_uuid || copy->is_spare() ||
-        copy->epoch.number < opened) {
-      continue;
-    }
-    const DeviceIndex index = copy->index;
-    if (core_.members.live(index) &&
-        superblocks_.current().members[index.value].uuid == copy->device_uuid) {
-      const std::string name = core_.geometry.DeviceName(index);
-      co_return eplog::Fail(ErrorCode::kExists,
-                            device.name() + " is " + name +
-                                " by another path, and in use; if it is a copy of it, wipe that "
-                                "first. Nothing was written to it");
-    }
-  }
-  co_return OkStatus();
+  Task<Result<uint64_t>> looking = LookAt(device);
+  const Result<uint64_t> newest = co_await looking;
+  co_return newest.ok() ? OkStatus() : Status(eplog::Fail(newest.error()));
 }
 
-Task<uint64_t> Membership::NewestEpochOn(Device& device) const {
+// The newest epoch of this array that it bears.
+Task<Result<uint64_t>> Membership::LookAt(Device& device) const {
+  const uint64_t opened = superblocks_.current().base.number;  // what is read may be older
   Task<Result<SuperblockCopies>> reading = ReadCopies(device);
   const Result<SuperblockCopies> copies = co_await reading;
   uint64_t newest = 0;
   for (size_t i = 0; copies.ok() && i < copies->of.size(); ++i) {
     const Result<Superblock>& copy = copies->of[i];
-    if (copy.ok() && copy->array_uuid == core_.identity.array_uuid) {
-      newest = std::max(newest, copy->epoch.number);
+    if (!copy.ok() || copy->array_uuid != core_.identity.array_uuid) {
+      continue;
+    }
+    newest = std::max(newest, copy->epoch.number);
+    if (copy->epoch.number >= opened && IsInUse(*copy)) {
+      co_return eplog::Fail(ErrorCode::kExists,
+                            device.name() + " is " + copy->DeviceName() +
+                                " by another path, and in use; if it is a copy of it, wipe that "
+                                "first. Nothing was written to it");
     }
   }
   co_return newest;
+}
+
+// Two device nodes may lead to one storage (multipath, a loop device over a member's file), which no
+// identity tells, but what is written there: who bears the uuid of a device in use, of an epoch that
+// all in use bear, is that, or was copied from it a moment ago. An older copy is none of it.
+bool Membership::IsInUse(const Superblock& copy) const {
+  return !copy.is_spare() && core_.members.live(copy.index) &&
+         superblocks_.current().members[copy.index.value].uuid == copy.device_uuid;
 }
 
 // Its superblocks and its ring: nothing of an earlier membership is to be found there.
@@ -325,13 +322,9 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
       MayReplace(device, replacement.name(), replacement.identity(), replacement.size_bytes());
   EPLOG_CO_TRY(may);
   const TakingIn taking_in(being_taken_in_, replacement);
-  while (core_.devices().changing()) {
-    Task<void> idle = Idle();
-    co_await idle;
-  }
-  EPLOG_CO_AWAIT(CheckNotInUse(replacement));
-  Task<uint64_t> looking = NewestEpochOn(replacement);
-  const uint64_t older_epoch = co_await looking;
+  Task<Result<uint64_t>> looking = LookAt(replacement);
+  const Result<uint64_t> older_epoch = co_await looking;
+  EPLOG_CO_TRY(older_epoch);
   EPLOG_CO_AWAIT(Wipe(replacement, device));
   while (core_.devices().changing()) {
     Task<void> idle = Idle();
@@ -342,7 +335,7 @@ Task<Status> Membership::Replace(DeviceIndex device, Device& replacement) {
   if (core_.members.live(device) || join_) {
     co_return eplog::Fail(ErrorCode::kBusy, name + " has been replaced by somebody else");
   }
-  join_ = Join{device, &replacement, RandomUuid(core_.random), older_epoch};
+  join_ = Join{device, &replacement, RandomUuid(core_.random), *older_epoch};
   Begin();
   Task<void> idle = Idle();
   co_await idle;

@@ -118,7 +118,8 @@ class Membership {
     const Device* device_;
   };
   [[nodiscard]] uint64_t NextEpoch() const;
-  Task<uint64_t> NewestEpochOn(Device& device) const;
+  Task<Result<uint64_t>> LookAt(Device& device) const;
+  [[nodiscard]] bool IsInUse(const Superblock& copy) const;
   void Lost(DeviceIndex device, const Error& why);
   void Begin();
   Task<void> Change();
