@@ -362,6 +362,8 @@ Task<void> Workload::RenameVolume(VolumeKey key, std::string name, VolumeKey vic
   change_running_ = false;
   Trace("renamed");
   Answer("a rename", status, false);
+  // What took the place of another is all that there is of either.
+  probe_wanted_ = probe_wanted_ || (victim != 0 && status.ok());
 }
 
 Task<void> Workload::DeleteVolume(VolumeKey key, bool under_users) {
