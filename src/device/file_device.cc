@@ -378,14 +378,13 @@ uint64_t FileDevice::CurrentBytes() const {
 // file for its size does no I/O on a disk's file system; others ask a server, as NFS does, or a
 // process, as FUSE does.
 Task<Status> FileDevice::CheckSize() {
-  uint64_t now = size_bytes_;
-  if (block_device_ || size_in_memory_) {
-    now = CurrentBytes();
-  } else {
-    struct statx file {};
-    const int asked = co_await loop_.Statx(fd_, STATX_SIZE, &file);
-    now = asked < 0 ? size_bytes_ : file.stx_size;
+  const bool known = block_device_ || size_in_memory_;
+  struct statx file {};
+  int asked = 0;
+  if (!known) {
+    asked = co_await loop_.Statx(fd_, STATX_SIZE, &file);
   }
+  const uint64_t now = known ? CurrentBytes() : asked < 0 ? size_bytes_ : file.stx_size;
   if (now >= size_bytes_) {
     co_return OkStatus();
   }

@@ -207,16 +207,7 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
     session->scrub_mark_ = std::make_unique<ScrubMarkFile>(file);
     open.scrub_mark = session->scrub_mark_->Keeper();
     open.on_event = [raw = session.get(), who = std::string(verb)](const ArrayEvent& event) {
-      raw->Tell(event);
-      if (event.kind == EventKind::kWritesDropped) {
-        Warn(who, event.text);  // not only in a file that nobody may look into
-      }
-      if (event.kind == EventKind::kDeviceFailed || event.kind == EventKind::kLogDeviceLost) {
-        raw->LetGoSoon();
-      }
-      if (raw->listener_) {
-        raw->listener_(event);
-      }
+      raw->Hear(event, who);
     };
   }
   auto array = session->Run(Array::Open(*session->loop_, trusted, open));
@@ -238,6 +229,19 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   session->WriteDownPlaces(verb);
   session->LetGoSoon();
   return session;
+}
+
+void Session::Hear(const ArrayEvent& event, const std::string& verb) {
+  Tell(event);
+  if (event.kind == EventKind::kWritesDropped) {
+    Warn(verb, event.text);  // not only in a file that nobody may look into
+  }
+  if (event.kind == EventKind::kDeviceFailed || event.kind == EventKind::kLogDeviceLost) {
+    LetGoSoon();
+  }
+  if (listener_) {
+    listener_(event);
+  }
 }
 
 // Those that the array is opened from. The others cannot be what they should be, whatever the rest

@@ -100,6 +100,7 @@ class Session final : public ArrayOwner {
  private:
   Session() = default;
   void WriteDownPlaces(std::string_view verb);
+  void Hear(const ArrayEvent& event, const std::string& verb);
   void Remember();
   Member* Find(const DeviceIdentity& looked_at);
   Result<Device*> OpenAgain(Member& open, const std::string& path);
