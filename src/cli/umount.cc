@@ -77,10 +77,9 @@ bool IsMounted(const Server& server) {
 // The members are free when the process has ended.
 Status TellUnmounted(const Server& server, const OtherProcess& process) {
   if (!process.WaitForEnd(kWaitForEndMs)) {
-    Warn(kUmountVerb,
-         fmt::format("all is durable, but process {} does not end yet: a device that "
-                     "does not answer may keep it; the others are free",
-                     server.pid));
+    Warn(kUmountVerb, fmt::format("all is durable, but process {} does not end yet: a device that "
+                                  "does not answer may keep it; the others are free",
+                                  server.pid));
   }
   Print(fmt::format("unmounted '{}' from {}", server.name, server.directory));
   return OkStatus();
