@@ -62,6 +62,9 @@ uint64_t JournalRings::Room(uint64_t reserve) const {
   // The most blocks b such that every block finds `copies` distinct SSDs: sum of min(room, b) >=
   // copies * b.
   const uint64_t copies = Copies();
+  if (copies == 0) {
+    return 0;
+  }
   if (copies == 1) {
     uint64_t sum = 0;
     for (uint8_t i = 0; i < geometry_.n; ++i) {
@@ -100,7 +103,7 @@ std::vector<DeviceIndex> JournalRings::Targets(uint64_t reserve) {
       order.push_back(ssd);
     }
   }
-  if (order.size() < copies) {
+  if (copies == 0 || order.size() < copies) {  // no SSD is left: not even nothing is a place
     return {};
   }
   if (copies > 1) {

@@ -359,6 +359,17 @@ TEST_F(RingBlocks, OneSsdThatIsLeftHasAllThereIs) {
   EXPECT_EQ(rings_->Room(0), kBlocks - 2);
 }
 
+// As when a controller dies: headers of what was applied before wait for an end that comes soon.
+TEST_F(RingBlocks, WithoutAnySsdThereIsNoPlace) {
+  Enqueue(1);
+  for (uint8_t ssd = 0; ssd < kSsds; ++ssd) {
+    LoseDevice(DeviceIndex(ssd));
+  }
+  EXPECT_EQ(rings_->Room(0), 0U);
+  EXPECT_EQ(rings_->Pack(1, false, 0), 0U);
+  EXPECT_EQ(rings_->queued(), 1U);
+}
+
 // m + 1 devices have each header: for a log device that is lost one SSD more takes a copy.
 TEST_F(RingBlocks, WithoutTheLogDeviceTwoSsdsHaveEachBlock) {
   Error why;
