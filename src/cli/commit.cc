@@ -6,6 +6,7 @@
 
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
+#include "host/ask_or_open.h"
 #include "host/session.h"
 #include "terminal/console.h"
 

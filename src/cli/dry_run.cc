@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "host/ask_or_open.h"
 #include "host/session.h"
 #include "report/plan_json.h"
 #include "report/status_json.h"

@@ -13,6 +13,7 @@
 #include "cli/verb/verbs.h"
 #include "device/file_device.h"
 #include "host/array_file.h"
+#include "host/ask_or_open.h"
 #include "host/candidate.h"
 #include "host/change_turn.h"
 #include "host/device_content.h"

@@ -13,6 +13,7 @@
 #include "cli/print_report.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
+#include "host/ask_or_open.h"
 #include "host/scrub_mark.h"
 #include "host/session.h"
 #include "report/report_json.h"

@@ -11,6 +11,7 @@
 #include "cli/verb/verbs.h"
 #include "frontend/spare_keeper.h"
 #include "host/array_file.h"
+#include "host/ask_or_open.h"
 #include "host/bounded_call.h"
 #include "host/candidate.h"
 #include "host/device_content.h"

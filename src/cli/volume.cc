@@ -10,6 +10,7 @@
 #include "cli/dry_run.h"
 #include "cli/verb/verbs.h"
 #include "host/array_file.h"
+#include "host/ask_or_open.h"
 #include "host/session.h"
 #include "report/status_json.h"
 #include "terminal/console.h"

@@ -10,7 +10,6 @@
 
 #include "base/buffer.h"
 #include "base/start_thread.h"
-#include "base/utf8.h"
 #include "control/control.h"
 #include "device/file_lock.h"
 #include "eplog/examine.h"
@@ -604,70 +603,6 @@ void Session::LeaveBehind() {
   remains.writer = std::move(writer_);
   remains.members = std::move(members_);
   left->push_back(std::move(remains));
-}
-
-namespace {
-
-// A request is JSON, which knows no other text.
-Status CheckTellable(const ArrayFile& file, const Json& request) {
-  const auto path = request.find("path");
-  if (path == request.end() || IsUtf8(path->get_ref<const std::string&>())) {
-    return OkStatus();
-  }
-  const auto server = FindServer(file);
-  EPLOG_TRY(server);
-  if (!*server) {
-    return OkStatus();
-  }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is not UTF-8, and the process that serves '{}' cannot be told such a "
-                          "path: give a link to it, or unmount the array first",
-                          path->get_ref<const std::string&>(), file.name));
-}
-
-}  // namespace
-
-Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& offline,
-                       const std::function<void(uint64_t, uint64_t)>& progress) {
-  EPLOG_TRY(CheckTellable(file, request));
-  auto answer = AskServer(file, request, progress);
-  const auto nobody = answer.ok() ? Result<bool>(false) : NobodyServes(answer.error(), file);
-  EPLOG_TRY(nobody);
-  if (!*nobody) {
-    return answer;
-  }
-  CutMountsOfTheDying(verb);  // they still hold the devices
-  auto session = Session::Open(verb, file, MemberOptions{});
-  if (!session.ok()) {
-    return Fail(std::move(session).error());
-  }
-  auto result = offline(**session);
-  Status closed = (*session)->Close();
-  if (result.ok() && !closed.ok()) {
-    return Fail(std::move(closed).error());
-  }
-  return result;
-}
-
-Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& look, const OpenOptions& open,
-                       const std::function<void(uint64_t, uint64_t)>& progress) {
-  EPLOG_TRY(CheckTellable(file, request));
-  auto answer = AskServer(file, request, progress);
-  const auto nobody = answer.ok() ? Result<bool>(false) : NobodyServes(answer.error(), file);
-  EPLOG_TRY(nobody);
-  if (!*nobody) {
-    return answer;
-  }
-  CutMountsOfTheDying(verb);
-  MemberOptions options;
-  options.read_only = true;
-  auto session = Session::Open(verb, file, options, open);
-  if (!session.ok()) {
-    return Fail(std::move(session).error());
-  }
-  return look(**session);
 }
 
 }  // namespace eplog

@@ -133,15 +133,4 @@ class Session final : public ArrayOwner {
   std::unique_ptr<Array> array_;
 };
 
-// What a verb can do in both ways: `request` for the serving process; `offline`, on the array
-// opened here, when there is none. The result of either.
-Result<Json> AskOrOpen(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& offline,
-                       const std::function<void(uint64_t, uint64_t)>& progress = {});
-// The same for what only looks: the array is opened read-only.
-Result<Json> AskOrLook(std::string_view verb, const ArrayFile& file, const Json& request,
-                       const std::function<Result<Json>(Session&)>& look,
-                       const OpenOptions& open = {},
-                       const std::function<void(uint64_t, uint64_t)>& progress = {});
-
 }  // namespace eplog

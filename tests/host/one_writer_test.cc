@@ -38,6 +38,17 @@ class OneWriterTest : public FileArrayTest {
     options.read_only = true;
     return Open(file, options);
   }
+  Result<std::unique_ptr<Session>> OpenHanging(const std::vector<std::string>& members) {
+    MemberOptions options;
+    options.io_deadline_us = 3'000'000;
+    auto session = Open(file_, options);
+    Injection hang;
+    hang.hang = true;
+    for (const std::string& member : members) {
+      EXPECT_TRUE(session.ok() && (*session)->Inject(At(member).string(), hang).ok());
+    }
+    return session;
+  }
   [[nodiscard]] std::filesystem::path LockPath() const {
     return std::filesystem::path(ControlSocketPath(file_.uuid)).replace_extension("writer");
   }
@@ -122,15 +133,8 @@ TEST_F(OneWriterTest, WhatAnotherHasByNowIsNotTakenAway) {
 // More than parity replaces hang: nothing of that was written down, so that who opens the array next
 // trusts them again, and what they were asked may still be carried out.
 TEST_F(OneWriterTest, WhileWhatIsTrustedHangsNobodyOpensIt) {
-  MemberOptions options;
-  options.io_deadline_us = 3'000'000;
-  auto session = Open(file_, options);
+  auto session = OpenHanging({"ssd0", "ssd1"});
   ASSERT_TRUE(session.ok());
-  Injection hang;
-  hang.hang = true;
-  for (const char* member : {"ssd0", "ssd1"}) {
-    ASSERT_TRUE((*session)->Inject(At(member).string(), hang).ok());
-  }
   EXPECT_FALSE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
   EXPECT_FALSE((*session)->Close().ok());
   const auto beside = OneWriter::Take(file_);
@@ -142,13 +146,8 @@ TEST_F(OneWriterTest, WhileWhatIsTrustedHangsNobodyOpensIt) {
 
 // One that is lost is nobody's any more whom an opening would trust.
 TEST_F(OneWriterTest, AMemberThatIsLostAndHangsKeepsNobodyOut) {
-  MemberOptions options;
-  options.io_deadline_us = 3'000'000;
-  auto session = Open(file_, options);
+  auto session = OpenHanging({"ssd0"});
   ASSERT_TRUE(session.ok());
-  Injection hang;
-  hang.hang = true;
-  ASSERT_TRUE((*session)->Inject(At("ssd0").string(), hang).ok());
   EXPECT_TRUE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
   ASSERT_TRUE((*session)->Run((*session)->array().FlushAll()).ok());
   EXPECT_TRUE((*session)->Close().ok());

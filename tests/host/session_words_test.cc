@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/read_text.h"
+#include "host/ask_or_open.h"
 #include "host/device_content.h"
 #include "host/file_spare_shelf.h"
 #include "host/session.h"

@@ -16,6 +16,7 @@
 
 #include "base/read_text.h"
 #include "control/server_mark.h"
+#include "host/ask_or_open.h"
 #include "host/server.h"
 #include "host/session.h"
 #include "report/plan_json.h"

@@ -1,5 +1,6 @@
 #include "cli/verb/read_status.h"
 
+#include "host/ask_or_open.h"
 #include "host/session.h"
 #include "report/report_json.h"
 #include "report/status_json.h"
