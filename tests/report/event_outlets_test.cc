@@ -175,16 +175,17 @@ TEST(EventHooks, SpeakWhereWeDoAndAreWhereWeAre) {
   const std::array<std::string, 3> files = {directory / "in", directory / "out", directory / "err"};
   std::array<int, 3> before{};
   const int was_in = ::open(".", O_PATH | O_CLOEXEC);
-  for (int i = 0; i < 3; ++i) {
-    before.at(i) = ::dup(i);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const int standard = static_cast<int>(i);
+    before.at(i) = ::dup(standard);
     const int fd = ::open(files.at(i).c_str(), flags.at(i) | O_CLOEXEC, 0600);
-    ::dup2(fd, i);
+    ::dup2(fd, standard);
     ::close(fd);
   }
   ASSERT_EQ(::chdir(directory.path().c_str()), 0);
   hook.Run({});
-  for (int i = 0; i < 3; ++i) {
-    ::dup2(before.at(i), i);
+  for (size_t i = 0; i < files.size(); ++i) {
+    ::dup2(before.at(i), static_cast<int>(i));
     ::close(before.at(i));
   }
   ASSERT_EQ(::fchdir(was_in), 0);
