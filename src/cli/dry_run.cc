@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "host/ask_or_open.h"
+#include "host/plan_change.h"
 #include "host/session.h"
-#include "report/plan_json.h"
 #include "report/status_json.h"
 
 namespace eplog::cli {
@@ -58,7 +58,7 @@ void AddDryRun(Parser verb, bool& dry_run, bool& json) {
 Result<Json> PlanChange(std::string_view verb, const ArrayFile& file, Json request) {
   request["verb"] = "plan";
   return AskOrLook(verb, file, request, [&request](Session& session) {
-    return session.Run(PlanAsJson(session.array(), request));
+    return session.Run(PlanWithDevices(session, session.array(), request));
   });
 }
 

@@ -90,6 +90,7 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
     return Fail(ErrorCode::kInvalidArgument,
                 TooSmallFor(MemberName(file, index), *needed, path.string(), *probed));
   }
+  EPLOG_TRY(CheckNotServed(path, *probed, file.uuid));
   auto content = FindContent(path, *probed);
   EPLOG_TRY(content);
   device.holds = std::move(*content);

@@ -122,6 +122,7 @@ Status CheckFree(const SpareCommand& command, const ArrayFile& file,
   if (IdentifySpare(file.uuid, path, probed).kind == SpareKind::kSpare) {
     return CheckNoOtherNode(settled, path, probed);  // and not listed
   }
+  EPLOG_TRY(CheckNotServed(path, probed, file.uuid));
   const auto content = FindContent(path, probed);
   EPLOG_TRY(content);
   if (!content->empty() && !command.force) {

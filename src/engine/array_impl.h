@@ -74,7 +74,7 @@ class ArrayImpl final : public Array {
   [[nodiscard]] ArrayStatus GetStatus() const override;
   Task<Status> FailDevice(uint32_t device, std::string reason) override;
   Task<Status> ReplaceDevice(uint32_t device, Device& replacement) override;
-  Task<Status> CheckNotInUse(Device& device) override { return membership_.CheckNotInUse(device); }
+  Task<Status> CheckNotInUse(Device& device) override;
   [[nodiscard]] bool Holds(const Device& device) const override;
   Task<Result<ChangePlan>> Plan(Change change) override;
   Status SetBuffers(const BufferSizes& sizes) override {
@@ -117,6 +117,7 @@ class ArrayImpl final : public Array {
   Task<Status> CopyChunkPart(ChunkIndex chunk, uint64_t offset_bytes, std::span<std::byte> into);
   // What is pending and applied up to `upto`.
   Task<Status> CommitUpto(uint64_t upto, Progress progress);
+  Task<Status> CommitStripes(std::span<const StripeIndex> stripes, Progress progress);
   Task<void> CommitFlushed(uint64_t upto);
   Task<Status> ScrubAll(Findings& findings, bool heal, const Progress& progress);
   Task<Status> ScrubParts(Findings& findings, Scrubber::Options options, const Progress& progress,

@@ -83,12 +83,40 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
   if (!stripes.empty()) {
     EPLOG_CO_AWAIT(flusher_.FlushAll());
   }
+  upto = std::min(upto, flusher_.stable());
   const auto failed = static_cast<std::ptrdiff_t>(stripes.size());  // in order
   for (const StripeIndex stripe : committer_.OldestStripes(SIZE_MAX, upto)) {
     if (!std::binary_search(stripes.begin(), stripes.begin() + failed, stripe)) {
       stripes.push_back(stripe);
     }
   }
+  Task<Status> all = CommitStripes(stripes, std::move(progress));
+  Status status = co_await all;
+  // A stripe that is written to, or whose devices change, while its parity is made stays pending.
+  // Its turn comes again here, but not for ever: who writes to it may do so without end.
+  constexpr int kRounds = 8;
+  stripes = committer_.OldestStripes(SIZE_MAX, upto);
+  for (int i = 0; i < kRounds && !stripes.empty(); ++i) {
+    Task<Status> again = CommitStripes(stripes, Progress());
+    Status rest = co_await again;
+    Status running = core_.Running();
+    EPLOG_CO_TRY(running);
+    status = status.ok() ? std::move(rest) : std::move(status);
+    stripes = committer_.OldestStripes(SIZE_MAX, upto);
+  }
+  EPLOG_CO_TRY(status);
+  if (!stripes.empty()) {
+    co_return eplog::Fail(ErrorCode::kBusy,
+                          std::to_string(stripes.size()) +
+                              " stripes were written to each time that their parity was made; the "
+                              "others are committed");
+  }
+  Task<Status> last = flusher_.FlushAll();
+  co_return co_await last;
+}
+
+// The first failure; the others are committed all the same.
+Task<Status> ArrayImpl::CommitStripes(std::span<const StripeIndex> stripes, Progress progress) {
   std::span<const StripeIndex> rest(stripes);
   Status failure;
   while (!rest.empty()) {
@@ -108,16 +136,22 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
     Status running = core_.Running();
     EPLOG_CO_TRY(running);
     if (failure.ok()) {
-      failure = std::move(status);  // the others are committed all the same
+      failure = std::move(status);
     }
     rest = rest.subspan(count);
     if (progress) {
       progress(stripes.size() - rest.size(), stripes.size());
     }
   }
-  EPLOG_CO_TRY(failure);
-  Task<Status> last = flusher_.FlushAll();
-  co_return co_await last;
+  co_return failure;
+}
+
+Task<Status> ArrayImpl::CheckNotInUse(Device& device) {
+  Status status = Readable();
+  EPLOG_CO_TRY(status);
+  const Request request(*this);
+  Task<Status> checking = membership_.CheckNotInUse(device);
+  co_return co_await checking;
 }
 
 Task<Status> ArrayImpl::FailDevice(uint32_t device, std::string reason) {

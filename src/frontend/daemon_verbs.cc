@@ -7,8 +7,8 @@
 
 #include "frontend/spare_keeper.h"
 #include "host/array_owner.h"
+#include "host/plan_change.h"
 #include "report/arguments.h"
-#include "report/plan_json.h"
 #include "report/report_json.h"
 
 namespace eplog {
@@ -191,7 +191,7 @@ Task<Result<Json>> DaemonVerbs::Scrub(Json request, ProgressSink progress) {
   co_return ReportToJson(*report, array_.GetStatus());
 }
 
-// As plan_json.h says. A verb of its own: a process that does not know it must not take a question
+// As report/plan_json.h says. A verb of its own: a process that does not know it must not take a question
 // for an order.
 Task<Result<Json>> DaemonVerbs::Plan(Json request, ProgressSink /*progress*/) {
   if (array_.GetStatus().read_only) {
@@ -201,7 +201,7 @@ Task<Result<Json>> DaemonVerbs::Plan(Json request, ProgressSink /*progress*/) {
     Status may = MayDelete(request);
     EPLOG_CO_TRY(may);
   }
-  Task<Result<Json>> planning = PlanAsJson(array_, std::move(request));
+  Task<Result<Json>> planning = PlanWithDevices(served_.owner, array_, std::move(request));
   co_return co_await planning;
 }
 

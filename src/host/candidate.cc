@@ -8,6 +8,7 @@
 #include "device/file_device.h"
 #include "host/bounded_call.h"
 #include "host/mount_table.h"
+#include "host/one_writer.h"
 #include "host/scrub_mark.h"
 #include "host/session.h"
 #include "host/underlay.h"
@@ -18,12 +19,17 @@ namespace {
 // Empty: it is not.
 std::string WhyLooped(const std::filesystem::path& path) {
   std::error_code ignored;
-  const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored));
-  return loop ? fmt::format(
-                    "{} is in use as /dev/{}, and what is written there would be "
-                    "overwritten here: losetup -d /dev/{} ends that",
-                    path.string(), *loop, *loop)
-              : std::string();
+  if (const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored))) {
+    return fmt::format(
+        "{} is in use as /dev/{}, and what is written there would be overwritten here: losetup -d "
+        "/dev/{} ends that",
+        path.string(), *loop, *loop);
+  }
+  const auto place = PlaceOf(path);
+  const auto use = place.ok() ? FindOtherUse(*place) : std::nullopt;
+  return use ? fmt::format("{} is not alone over what it lies on: {}; end one of them",
+                           path.string(), *use)
+             : std::string();
 }
 
 // Empty: nothing is against it.
@@ -64,6 +70,26 @@ Status CheckCandidate(const ArrayFile& file, const std::filesystem::path& path,
       Bounded<std::string>(path, [file, path, looked_at] { return WhyNot(file, path, looked_at); });
   EPLOG_TRY(why);
   return why->empty() ? OkStatus() : Status(Fail(ErrorCode::kInvalidArgument, *why));
+}
+
+Status CheckNotServed(const std::filesystem::path& path, const ProbedDevice& probed,
+                      std::string_view own_uuid) {
+  const auto bears = ReadSuperblock(path, probed);
+  const std::string uuid = bears.ok() ? UuidToString(bears->array_uuid) : std::string();
+  if (uuid.empty() || uuid == own_uuid) {
+    return OkStatus();
+  }
+  const auto who = OneWriter::Who(uuid);
+  return who ? Status(
+                   Fail(ErrorCode::kBusy,
+                        fmt::format(
+                            "{} bears the name of {} of the EPLOG array '{}', which is in use by "
+                            "{}: it may be that by another path. End that first; if it is a "
+                            "copy, or was replaced there, wipe it first",
+                            path.string(),
+                            bears->is_spare() ? std::string("a spare") : bears->DeviceName(),
+                            bears->name, *who)))
+             : OkStatus();
 }
 
 Status CheckNoLoopOver(const std::filesystem::path& path) {

@@ -194,9 +194,14 @@ Result<std::unique_ptr<Session>> Session::Open(std::string_view verb, const Arra
   const Examination found = session->Run(ExamineDevices(session->members_.Pointers()));
   EPLOG_TRY(CheckUuid(file, found));
   if (!options.read_only) {
-    auto writer = OneWriter::Take(file);
+    auto writer = OneWriter::Take(file, /*despite_dead=*/!options.without.empty());
     EPLOG_TRY(writer);
     session->writer_ = std::move(*writer);
+  } else {
+    session->reader_ = OneWriter::TakeToRead(file);
+  }
+  if (!options.read_only) {
+    static_cast<void>(session->loop_->KeepOpen(session->writer_.fd()));
   }
   const std::vector<Device*> trusted = session->Trusted(file, found);
   open.read_only = options.read_only;
@@ -371,6 +376,9 @@ Result<std::unique_ptr<FileDevice>> Session::OpenIdentified(const ArrayFile& fil
                                       "does not answer");
   }
   EPLOG_TRY(CheckCandidate(file, path, looked_at));
+  const auto probed = ProbeDevice(path, looked_at);
+  EPLOG_TRY(probed);
+  EPLOG_TRY(CheckNotServed(path, *probed, file.uuid));  // since it was looked at
   return OpenFile(*loop_, path, options_, looked_at);
 }
 
@@ -403,6 +411,9 @@ Task<Result<Device*>> Session::OpenDevice(std::string path, DeviceIdentity looke
   Device* const device = members_.opened.back().device.get();
   Task<Status> checking = CheckNoneHangs(*device);
   Status free = co_await checking;
+  if (free.ok() && array_ == nullptr) {  // it took long, and nobody waited
+    free = Fail(ErrorCode::kShutdown, "the array is closing; " + path + " is not taken");
+  }
   if (!free.ok()) {
     CloseDevice(*device);
     co_return Fail(std::move(free).error());
@@ -440,6 +451,9 @@ bool Session::LetGo() {
       ++member;
     }
   }
+  // Killed, this process still writes what it has asked for. Whoever opens the array then waits for
+  // the end of that, but not for a device that is lost and hangs: nobody trusts it any more.
+  static_cast<void>(loop_->KeepOpen(all || HasStopped() ? writer_.fd() : -1));
   return all;
 }
 
@@ -543,26 +557,22 @@ Status Session::Close() {
   return closed;
 }
 
-namespace {
-
-// An array that has stopped has written down nothing of why: what hangs in it is trusted again by who
-// opens it next, and nobody may before that has ended, by whatever node.
-bool HasStopped(const Array* array) {
-  return array != nullptr && !array->GetStatus().stopped_because.empty();
-}
-
-}  // namespace
-
 // What has not answered stays until the loop is gone. Who waits for this wants to open the devices,
 // or to go on without them.
 void Session::Release() {
-  const bool trusted = HasStopped(array_.get());
+  trusted_ = HasStopped();
   array_.reset();
-  LetDevicesGo(trusted);
+  LetDevicesGo();
 }
 
-// `trusted`: those that hang, too.
-void Session::LetDevicesGo(bool trusted) {
+// An array that has stopped has written down nothing of why.
+bool Session::HasStopped() const {
+  return array_ == nullptr ? trusted_ : !array_->GetStatus().stopped_because.empty();
+}
+
+// Nobody may open the array before what is asked of those that are trusted has ended, by whatever
+// node.
+void Session::LetDevicesGo() {
   constexpr seconds kLetGo(5);
   for (Member& member : members_.opened) {
     if (member.deadline->idle() && !closer_.Close(member.device)) {
@@ -570,7 +580,7 @@ void Session::LetDevicesGo(bool trusted) {
     }
   }
   std::erase_if(members_.opened, [](const Member& member) { return member.device == nullptr; });
-  if (members_.opened.empty() || !trusted) {
+  if (members_.opened.empty() || !trusted_) {
     writer_ = OneWriter();
   }
   static_cast<void>(closer_.WaitForAll(DeviceCloser::Clock::now() + kLetGo));
@@ -597,9 +607,9 @@ void Session::LeaveBehind() {
     Members members;
   };
   static auto* const left = new std::vector<Remains>();  // never destroyed
-  const bool trusted = HasStopped(array_.get());
+  trusted_ = HasStopped();
   Remains remains{{}, std::move(array_), std::move(loop_), {}};
-  LetDevicesGo(trusted);
+  LetDevicesGo();
   remains.writer = std::move(writer_);
   remains.members = std::move(members_);
   left->push_back(std::move(remains));

@@ -113,11 +113,16 @@ class Session final : public ArrayOwner {
   static Task<Result<Superblock>> SuperblockOf(Device& device);
   Task<Status> CheckNoneHangs(Device& device);
   void LetGoSoon();
-  void LetDevicesGo(bool trusted);
+  void LetDevicesGo();
+  [[nodiscard]] bool HasStopped() const;
   void LeaveBehind();
   Task<void> LetGoWhenIdle();
 
-  OneWriter writer_;                   // before all that may still write
+  OneWriter writer_;  // before all that may still write
+  OneWriter reader_;
+  // Whoever opens the array next trusts what hangs here: the array has stopped, or has not opened,
+  // and nothing of it is written down.
+  bool trusted_ = true;
   Members members_;                    // first: what hangs is only let go when the loop is gone
   std::unique_ptr<IoUringLoop> loop_;  // before all that lives on it
   std::unique_ptr<HelperThread> helper_;

@@ -2,19 +2,26 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/read_text.h"
+#include "device/file_lock.h"
 #include "host/array_file.h"
+#include "host/bounded_call.h"
 #include "host/mount_table.h"
 
 namespace eplog {
@@ -41,6 +48,43 @@ std::optional<dev_t> ParseNumber(const std::string& text) {
     return std::nullopt;
   }
   return makedev(major_number, minor_number);
+}
+
+// As the kernel writes a number of a device down in 64 bits.
+dev_t DecodeDevice(uint64_t number) {
+  return makedev((number & 0xFFF00) >> 8, (number & 0xFF) | ((number >> 12) & 0xFFF00));
+}
+
+// Which file a loop device is over, whatever that is called, here or elsewhere (links, other mounts,
+// other namespaces of mounts), and which part of it.
+struct LoopWindow {
+  DeviceIdentity over;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+// nullopt: it is over none, or may not be opened.
+std::optional<LoopWindow> AskLoop(const fs::path& loop) {
+  const FileDescriptor fd(::open(loop.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  loop_info64 info{};
+  if (!fd.ok() || ::ioctl(fd.get(), LOOP_GET_STATUS64, &info) != 0) {
+    return std::nullopt;
+  }
+  LoopWindow window{.over = {.device = DecodeDevice(info.lo_device), .inode = info.lo_inode},
+                    .begin = info.lo_offset,
+                    .end = UINT64_MAX};
+  if (info.lo_sizelimit != 0) {
+    window.end = info.lo_offset + info.lo_sizelimit;
+  }
+  return window;
+}
+
+// Those that may hang, since the kernel asks who serves their files, each by itself.
+using AskedLoop = BoundedCall<std::optional<LoopWindow>>;
+constexpr std::chrono::seconds kLoopAnswers(1);
+
+std::optional<LoopWindow> WaitFor(AskedLoop& loop, AskedLoop::Clock::time_point until) {
+  return loop.Wait(until).value_or(std::nullopt);
 }
 
 bool IsIn(const fs::path& path, const fs::path& directory) {
@@ -130,7 +174,10 @@ class WayDown {
       return disk && FromBlock(*disk);
     }
     if (fs::exists(folder / "loop", ignored)) {
-      return FromBackingFile(ReadAttribute(folder / "loop/backing_file"));
+      AskedLoop asked([loop = tables_.dev / folder.filename()] { return AskLoop(loop); });
+      const auto backing = WaitFor(asked, AskedLoop::Clock::now() + kLoopAnswers);
+      return (backing && FromFileSystem(backing->over.device, 0)) ||
+             FromBackingFile(ReadAttribute(folder / "loop/backing_file"));
     }
     for (fs::directory_iterator part(folder / "slaves", ignored), end; part != end;
          part.increment(ignored)) {  // to the end, if they cannot be read any further
@@ -201,14 +248,85 @@ Result<Place> PlaceOf(const fs::path& path) {
   return place;
 }
 
-std::optional<std::string> FindLoopOver(const fs::path& file, const KernelTables& tables) {
+namespace {
+
+struct Loop {
+  std::string name;
+  std::string path;  // of its file, by which it was made
+  std::unique_ptr<AskedLoop> asked;
+  std::optional<LoopWindow> window;
+};
+
+std::vector<Loop> AskAllLoops(const KernelTables& tables) {
+  std::vector<Loop> loops;
   std::error_code ignored;
   for (fs::directory_iterator block(tables.sysfs / "block", ignored), end; block != end;
        block.increment(ignored)) {
-    const std::string over = ReadAttribute(block->path() / "loop/backing_file");
-    if (!over.empty() && over == file.string()) {
-      return block->path().filename().string();
+    Loop loop{block->path().filename().string(), ReadAttribute(block->path() / "loop/backing_file"),
+              nullptr, std::nullopt};
+    if (!loop.path.empty()) {
+      loop.asked =
+          std::make_unique<AskedLoop>([path = tables.dev / loop.name] { return AskLoop(path); });
+      loops.push_back(std::move(loop));
     }
+  }
+  const auto until = AskedLoop::Clock::now() + kLoopAnswers;
+  for (Loop& loop : loops) {
+    loop.window = WaitFor(*loop.asked, until);
+  }
+  return loops;
+}
+
+// The loop device that a block device is, or is a partition of; empty: neither.
+std::string LoopAt(dev_t device, const KernelTables& tables) {
+  std::error_code ignored;
+  fs::path folder = fs::canonical(
+      tables.sysfs / "dev/block" / fmt::format("{}:{}", major(device), minor(device)), ignored);
+  if (fs::exists(folder / "partition", ignored)) {
+    folder = folder.parent_path();
+  }
+  return fs::exists(folder / "loop", ignored) ? folder.filename().string() : std::string();
+}
+
+bool Overlap(const LoopWindow& a, const LoopWindow& b) {
+  return a.over == b.over && a.begin < b.end && b.begin < a.end;
+}
+
+}  // namespace
+
+std::optional<std::string> FindLoopOver(const fs::path& file, const KernelTables& tables) {
+  const auto place = PlaceOf(file);
+  const std::vector<Loop> loops = AskAllLoops(tables);
+  const auto has = std::find_if(loops.begin(), loops.end(), [&](const Loop& loop) {
+    return loop.path == file.string() ||
+           (place.ok() && loop.window && loop.window->over == place->identity);
+  });
+  return has != loops.end() ? std::optional(has->name) : std::nullopt;
+}
+
+std::optional<std::string> FindOtherUse(const Place& place, const KernelTables& tables) {
+  std::string name = place.identity.block ? LoopAt(place.identity.device, tables) : std::string();
+  const std::vector<Loop> loops = name.empty() ? std::vector<Loop>() : AskAllLoops(tables);
+  for (size_t layer = 0; layer < kMostLayers && !name.empty(); ++layer) {
+    const auto self = std::find_if(loops.begin(), loops.end(),
+                                   [&](const Loop& loop) { return loop.name == name; });
+    if (self == loops.end() || !self->window) {
+      return std::nullopt;
+    }
+    for (const Loop& other : loops) {
+      if (&other != &*self && other.window && Overlap(*other.window, *self->window)) {
+        return fmt::format("/dev/{}, which is over the same file as /dev/{}", other.name, name);
+      }
+    }
+    struct stat file {};
+    if (::stat(self->path.c_str(), &file) != 0 || file.st_dev != self->window->over.device ||
+        file.st_ino != self->window->over.inode) {
+      return std::nullopt;  // by that name there is another
+    }
+    if (const auto holder = FindLockHolder(file)) {
+      return DescribeHolder(self->path, *holder) + ", and below /dev/" + name;
+    }
+    name = S_ISBLK(file.st_mode) ? LoopAt(file.st_rdev, tables) : std::string();
   }
   return std::nullopt;
 }

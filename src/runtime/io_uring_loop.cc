@@ -74,6 +74,13 @@ struct IoUringLoop::Ring {
       }
     }
     live = result == 0;
+    if (live) {
+      // A child would keep the ring, and all that is kept open by it, for as long as it lives.
+      static_cast<void>(io_uring_ring_dontfork(&uring));
+      // While nothing is in flight: older kernels wait for all that is.
+      const int none = -1;
+      keeps = io_uring_register_files(&uring, &none, 1) == 0;
+    }
     return result;
   }
 
@@ -86,6 +93,7 @@ struct IoUringLoop::Ring {
 
   io_uring uring{};
   bool live = false;
+  bool keeps = false;  // it has a place for what is kept open
 };
 
 void IoUringLoop::List::PushBack(Request& request) {
@@ -324,6 +332,10 @@ void IoUringLoop::CancelAll() {
     io_uring_prep_cancel(sqe, request, 0);
     io_uring_sqe_set_data64(sqe, kNobody);
   }
+}
+
+bool IoUringLoop::KeepOpen(int fd) {
+  return ring_->keeps && io_uring_register_files_update(&ring_->uring, 0, &fd, 1) == 1;
 }
 
 bool IoUringLoop::EndRequests(uint64_t deadline_us) {

@@ -104,6 +104,11 @@ class IoUringLoop final : public EventLoop {
   // they are till then.
   [[nodiscard]] bool EndRequests(uint64_t deadline_us);
 
+  // What `fd` opened stays open, and locked, until the kernel has put away the last request of this
+  // loop, also where the process is killed and the descriptor is gone; what was given before is let
+  // go. -1: nothing any more. False: the kernel does not do so.
+  bool KeepOpen(int fd);
+
   // Submitted and not yet completed, whether the kernel has them or not.
   [[nodiscard]] size_t in_flight() const { return in_kernel_ + backlog_count_; }
   // Calls of io_uring_enter by Poll so far.

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <string>
 #include <vector>
 
 #include "format/superblock.h"
+#include "host/one_writer.h"
+#include "tests/device/real_files.h"
 #include "tests/support/temp_dir.h"
 
 namespace eplog::cli {
@@ -242,6 +245,31 @@ TEST_F(CreatePlanTest, ArrayThatIsThere) {
   EXPECT_EQ(plan->removed_files, (std::vector<std::filesystem::path>{dir_.path() / "array/ssd0",
                                                                      dir_.path() / "array/ssd9"}))
       << "only files beside the old array.toml";
+}
+
+// Its files may be in use by other paths: by loop devices over them, which a lock of the files does
+// not tell.
+TEST_F(CreatePlanTest, ArrayThatIsThereAndInUse) {
+  std::filesystem::create_directory(dir_.path() / "array");
+  ArrayFile old;
+  old.uuid = "0123abcd-0123-4567-89ab-0123456789ac";
+  dir_.Write("array/array.toml", "uuid = \"" + old.uuid +
+                                     "\"\nname = \"old\"\n"
+                                     "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n");
+  const auto member = dir_.WriteSparse("array/ssd0", kMib);
+  auto request = Request();
+  request.force = true;
+  {
+    const auto taken = OneWriter::Take(old);
+    ASSERT_TRUE(taken.ok());
+    ExpectRefused(request, ErrorCode::kBusy, "is in use by process " + std::to_string(::getpid()));
+  }
+  EXPECT_TRUE(PlanCreate(request).ok());
+  const test::LoopDevice loop(member);
+  if (!loop.trouble().empty()) {
+    GTEST_SKIP() << loop.trouble();
+  }
+  ExpectRefused(request, ErrorCode::kInvalidArgument, "is in use as " + loop.path());
 }
 
 TEST_F(CreatePlanTest, ThingsInTheWay) {

@@ -292,5 +292,39 @@ else
   umount disk
 fi
 
+section "a serving process that was killed when a block device of it had been lost, and hangs"
+# What it asked of that is the kernel's for as long as that hangs, and with it the lock of the array: whoever says that
+# he does without the device waits for neither.
+if ! freezable; then
+  say "  not looked at: needs root, loop devices and fsfreeze"
+else
+  run 0 "$EPLOG" create l --level 5 --ssds 3 --logs 1 --device-size 24M --log-size 8M
+  run 0 "$EPLOG" volume create l v 16M
+  mv l/ssd1 disk/ssd1
+  LOOP=$(losetup --show -f disk/ssd1) || fail "losetup"
+  sed -i "s|path = \"ssd1\"|path = \"$LOOP\"|" l/array.toml
+  run 0 soon "$EPLOG" mount l mnt --io-deadline 3s
+  DAEMON=$("$EPLOG" status l --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["pid"])')
+  fsfreeze -f disk
+  head -c 12M /dev/urandom >content
+  run 0 soon dd if=content of=mnt/v bs=64k conv=notrunc,fsync status=none
+  run 3 soon "$EPLOG" status l
+  out_has "ssd1 .*failed .*hangs: a request was not answered within 3 s"
+  kill -9 "$DAEMON"
+  DAEMON=
+  run 0 soon "$EPLOG" umount mnt
+  refused 1 "$LOOP is in use.* mount --without ssd1 goes on|$LOOP is locked.* mount --without ssd1 goes on" soon "$EPLOG" mount l mnt
+  run 0 soon "$EPLOG" mount l mnt --without ssd1
+  run 0 soon cmp -n 12582912 content mnt/v
+  run 0 soon "$EPLOG" umount mnt
+  fsfreeze -u disk
+  for ((i = 0; i < 600; ++i)); do
+    losetup -d "$LOOP" 2>/dev/null
+    umount disk 2>/dev/null && break
+    sleep 0.1
+  done
+  mountpoint -q disk && fail "what was left behind does not end"
+fi
+
 [ $FAILURES -eq 0 ] || { say "$FAILURES failures"; exit 1; }
 say "passed"

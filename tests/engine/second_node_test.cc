@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,48 @@ TEST_F(SecondNodes, OfADeviceInUseReplaceNothing) {
   ExpectAllReads();
   ASSERT_TRUE(test_.ReplaceByItselfBlank(1).ok());
   ExpectAllReads();
+}
+
+// What is just written down through the other node.
+class TornNode final : public ForwardingDevice {
+ public:
+  TornNode(Device& storage, int torn) : ForwardingDevice(storage), torn_(torn) {}
+  [[nodiscard]] DeviceIdentity identity() const override { return Device::identity(); }
+  Task<Status> Read(uint64_t offset_bytes, std::span<const iovec> parts) override {
+    Task<Status> reading = ForwardingDevice::Read(offset_bytes, parts);
+    Status status = co_await reading;
+    if (torn_ > 0) {
+      --torn_;
+      static_cast<std::byte*>(parts.front().iov_base)[100] ^= std::byte{1};
+    }
+    co_return status;
+  }
+
+ private:
+  int torn_;
+};
+
+TEST_F(SecondNodes, AreKnownWhileTheirSuperblocksAreWritten) {
+  TornNode node(*test_.Devices()[0], 2);  // both copies, one after the other
+  const Status refused = RunTask(test_.loop, test_.array->CheckNotInUse(node));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kExists);
+  // What is damaged for good is nobody's.
+  TornNode damaged(*test_.Devices()[0], 1000);
+  EXPECT_TRUE(RunTask(test_.loop, test_.array->CheckNotInUse(damaged)).ok());
+}
+
+// Closing waits for it, as for any request: what it asks of the array is gone after that.
+TEST_F(SecondNodes, AreLookedAtToTheEndBeforeTheArrayIsGone) {
+  DelayDevice slow(test_.loop, *test_.Devices()[0], {.read_us = 1'000'000});
+  std::optional<Status> looked;
+  test_.loop.Spawn([](Task<Status> looking, std::optional<Status>* out) -> Task<void> {
+    *out = co_await looking;
+  }(test_.array->CheckNotInUse(slow), &looked));
+  test_.Sleep(1'000);
+  ASSERT_FALSE(looked);
+  ASSERT_TRUE(test_.Close().ok());
+  ASSERT_TRUE(looked);
 }
 
 // Nothing tells it from the device itself.

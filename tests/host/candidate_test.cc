@@ -1,6 +1,9 @@
 #include "host/candidate.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -74,8 +77,44 @@ TEST_F(Candidate, TheFileOfALoopDeviceMayNot) {
     ExpectRefused(path, ErrorCode::kInvalidArgument, "is in use as " + loop.path());
     std::filesystem::create_symlink(path, dir_.path() / "link");
     ExpectRefused(dir_.path() / "link", ErrorCode::kInvalidArgument, "is in use as " + loop.path());
+    std::filesystem::create_hard_link(path, dir_.path() / "name");
+    ExpectRefused(dir_.path() / "name", ErrorCode::kInvalidArgument, "is in use as " + loop.path());
+    std::filesystem::remove(path);  // by no name that the kernel could tell any more
+    ExpectRefused(dir_.path() / "name", ErrorCode::kInvalidArgument, "is in use as " + loop.path());
+    EXPECT_TRUE(CheckCandidate(file_, dir_.Write("other", "")).ok());
   }
-  EXPECT_TRUE(CheckCandidate(file_, path).ok());
+  EXPECT_TRUE(CheckCandidate(file_, dir_.path() / "name").ok());
+}
+
+// Nor one of two over the same part of a file, nor one over what another has as its device, which
+// neither a lock nor what lies there tells.
+TEST_F(Candidate, ALoopDeviceThatIsNotAloneOverItsFileMayNot) {
+  const auto path = dir_.WriteSparse("backing", 1 << 20);
+  const test::LoopDevice loop(path);
+  if (!loop.trouble().empty()) {
+    GTEST_SKIP() << loop.trouble();
+  }
+  EXPECT_TRUE(CheckCandidate(file_, loop.path()).ok());
+  EXPECT_TRUE(CheckNoLoopOver(loop.path()).ok());
+  {
+    const test::LoopDevice other(path);
+    ASSERT_TRUE(other.trouble().empty()) << other.trouble();
+    ExpectRefused(loop.path(), ErrorCode::kInvalidArgument,
+                  other.path() + ", which is over the same file as " + loop.path());
+    EXPECT_FALSE(CheckNoLoopOver(loop.path()).ok());
+  }
+  {
+    const test::LoopDevice above(loop.path());
+    ASSERT_TRUE(above.trouble().empty()) << above.trouble();
+    EXPECT_TRUE(CheckCandidate(file_, above.path()).ok());
+    const int member = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(::flock(member, LOCK_EX), 0);
+    ExpectRefused(above.path(), ErrorCode::kInvalidArgument,
+                  path.string() + " is in use by process " + std::to_string(::getpid()));
+    ExpectRefused(loop.path(), ErrorCode::kInvalidArgument, "is in use as " + above.path());
+    ::close(member);
+  }
+  EXPECT_TRUE(CheckCandidate(file_, loop.path()).ok());
 }
 
 TEST_F(Candidate, WhatTookTheNameIsNotTheOne) {

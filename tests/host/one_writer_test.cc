@@ -1,18 +1,24 @@
 // Who has an array open for writing has it alone, also where the locks of its devices do not meet.
 #include "host/one_writer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "control/control.h"
+#include "host/candidate.h"
 #include "tests/host/file_array.h"
 
 namespace eplog {
@@ -49,6 +55,29 @@ class OneWriterTest : public FileArrayTest {
     }
     return session;
   }
+  // Of the lock's file, as the end of a process does.
+  void CloseDescriptor() {
+    int held = -1;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(entry.path(), gone) == LockPath()) {
+        held = std::stoi(entry.path().filename());
+      }
+    }
+    ASSERT_GE(held, 0);
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ASSERT_EQ(::dup3(nothing, held, O_CLOEXEC), held);
+    ::close(nothing);
+  }
+  static Task<Status> Sleep(EventLoop& loop, uint64_t us) {
+    co_await loop.Sleep(us);
+    co_return OkStatus();
+  }
+  void ExpectFreeSoon() {
+    while (OneWriter::Who(file_.uuid)) {  // the kernel ends a ring in its own time
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
   [[nodiscard]] std::filesystem::path LockPath() const {
     return std::filesystem::path(ControlSocketPath(file_.uuid)).replace_extension("writer");
   }
@@ -76,6 +105,80 @@ TEST_F(OneWriterTest, WhatMayBeTheSameDevicesIsNotOpenedForWritingBesideIt) {
   auto then = Open(other_);
   EXPECT_TRUE(then.ok());
   ASSERT_TRUE((*then)->Close().ok());
+}
+
+TEST_F(OneWriterTest, WhoHasItIsTold) {
+  EXPECT_EQ(OneWriter::Who(file_.uuid), std::nullopt);
+  auto taken = OneWriter::Take(file_);
+  ASSERT_TRUE(taken.ok());
+  const auto who = OneWriter::Who(file_.uuid);
+  ASSERT_TRUE(who);
+  EXPECT_TRUE(who->starts_with("process " + std::to_string(::getpid()) + " (")) << *who;
+  EXPECT_EQ(OneWriter::Who("00000000-0000-0000-0000-000000000001"), std::nullopt);
+  EXPECT_FALSE(OneWriter::Take(file_).ok()) << "asking took it away";
+  *taken = OneWriter();
+  EXPECT_EQ(OneWriter::Who(file_.uuid), std::nullopt);
+}
+
+// By force too: nothing tells whether it is the device itself.
+TEST_F(OneWriterTest, WhatBearsTheNameOfAServedArrayIsNotOverwritten) {
+  const std::filesystem::path node = copy_.path() / "ssd1";
+  const auto probed = ProbeDevice(node);
+  ASSERT_TRUE(probed.ok());
+  EXPECT_TRUE(CheckNotServed(node, *probed).ok());
+  auto session = Open(file_);
+  ASSERT_TRUE(session.ok());
+  const Status refused = CheckNotServed(node, *probed);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kBusy);
+  EXPECT_NE(refused.error().message.find("bears the name of ssd1 of the EPLOG array"),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(CheckNotServed(node, *probed, file_.uuid).ok()) << "of itself an array sees it";
+  const auto blank = copy_.WriteSparse("blank", kBytes);
+  EXPECT_TRUE(CheckNotServed(blank, *ProbeDevice(blank)).ok());
+  ASSERT_TRUE((*session)->Close().ok());
+  session->reset();
+  EXPECT_TRUE(CheckNotServed(node, *probed).ok());
+}
+
+// Nor while it is served to be read: of several the last one counts.
+TEST_F(OneWriterTest, WhatIsReadIsNotOverwrittenEither) {
+  const std::filesystem::path node = copy_.path() / "ssd1";
+  const auto probed = ProbeDevice(node);
+  ASSERT_TRUE(probed.ok());
+  auto first = OpenReadOnly(file_);
+  auto second = OpenReadOnly(other_);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(CheckNotServed(node, *probed).error().code, ErrorCode::kBusy);
+  first->reset();
+  EXPECT_FALSE(CheckNotServed(node, *probed).ok());
+  second->reset();
+  EXPECT_TRUE(CheckNotServed(node, *probed).ok());
+}
+
+// The kernel may still carry out what a killed process has asked for: its descriptors are gone then.
+TEST_F(OneWriterTest, ItIsHeldForAsLongAsTheKernelHasRequests) {
+  auto session = Open(file_);
+  ASSERT_TRUE(session.ok());
+  CloseDescriptor();
+  EXPECT_TRUE(OneWriter::Who(file_.uuid));
+  ASSERT_TRUE((*session)->Close().ok());
+  session->reset();
+  ExpectFreeSoon();
+}
+
+TEST_F(OneWriterTest, ItIsHeldForThoseOfAnArrayThatStopped) {
+  auto session = OpenHanging({"ssd0", "ssd1"});
+  ASSERT_TRUE(session.ok());
+  EXPECT_FALSE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
+  ASSERT_FALSE((*session)->array().GetStatus().stopped_because.empty());
+  ASSERT_TRUE((*session)->Run(Sleep((*session)->loop(), 500'000)).ok());  // what is lost is let go
+  CloseDescriptor();
+  EXPECT_TRUE(OneWriter::Who(file_.uuid));
+  EXPECT_FALSE((*session)->Close().ok());
+  session->reset();
+  ExpectFreeSoon();
 }
 
 TEST_F(OneWriterTest, WhoOnlyReadsIsInNobodysWay) {
@@ -118,6 +221,29 @@ TEST_F(OneWriterTest, ItIsGivenOnAndTakenAgain) {
   EXPECT_TRUE(OneWriter::Take(file_).ok());
 }
 
+// Whose last requests do not end: they go to a device that is given up, says who opens it without.
+TEST_F(OneWriterTest, ADeadOnesIsGoneOnWithoutWhereThatIsSaid) {
+  ASSERT_TRUE(PrepareControlDirectory(ControlSocketPath(file_.uuid)).ok());
+  const int fd = ::open(LockPath().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(::flock(fd, LOCK_EX));  // what it opened is open here, too
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const auto refused = OneWriter::Take(file_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("--without it does not wait"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(OneWriter::Take(file_, /*despite_dead=*/true).ok());
+  ::close(fd);
+  const auto taken = OneWriter::Take(file_);
+  EXPECT_TRUE(taken.ok());
+  EXPECT_FALSE(OneWriter::Take(file_, /*despite_dead=*/true).ok()) << "whoever lives has it";
+}
+
 // As at a logout, with the directory that it lies in.
 TEST_F(OneWriterTest, WhatAnotherHasByNowIsNotTakenAway) {
   auto first = OneWriter::Take(file_);
@@ -142,6 +268,15 @@ TEST_F(OneWriterTest, WhileWhatIsTrustedHangsNobodyOpensIt) {
   EXPECT_EQ(beside.error().code, ErrorCode::kBusy);
   session->reset();
   EXPECT_TRUE(OneWriter::Take(file_).ok());
+}
+
+// Whatever became of the array here: it was closed, as an unmount does, before this process ended.
+TEST_F(OneWriterTest, WhatHangsWhenAnArrayThatStoppedIsLetGoKeepsTheLock) {
+  auto session = OpenHanging({"ssd0", "ssd1"});
+  ASSERT_TRUE(session.ok());
+  EXPECT_FALSE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
+  (*session)->Release();
+  EXPECT_FALSE(OneWriter::Take(file_).ok());
 }
 
 // One that is lost is nobody's any more whom an opening would trust.

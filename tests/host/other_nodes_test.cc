@@ -10,6 +10,8 @@
 
 #include "base/read_text.h"
 #include "host/file_spare_shelf.h"
+#include "host/plan_change.h"
+#include "report/plan_json.h"
 #include "tests/host/file_array.h"
 
 namespace eplog {
@@ -73,6 +75,30 @@ TEST_F(OtherNodes, OfAMemberThatIsBeingRebuiltAreNotMadeSpareAgain) {
   EXPECT_EQ(ReadText(At("node")), bytes) << "a refusal wrote";
   session_->CloseDevice(**fresh);
   EXPECT_TRUE(session_->Close().ok());
+}
+
+// A dry run sees what the replacing would see.
+TEST_F(OtherNodes, OfAMemberInUseAreNotPlanned) {
+  Serve();
+  Fill();
+  ASSERT_TRUE(session_->Run(array().FailDevice(0, "by hand")).ok());
+  std::filesystem::copy_file(At("ssd1"), At("node"));
+  dir_.WriteSparse("new", kBytes);
+  const auto plan = [&](const std::string& name, const DeviceIdentity& identity) {
+    const Json request = {{"change", "replace"},
+                          {"device", 0U},
+                          {"path", At(name).string()},
+                          {"size_bytes", kBytes},
+                          {"identity", IdentityToJson(identity)}};
+    return session_->Run(PlanWithDevices(*session_, array(), request));
+  };
+  const auto refused = plan("node", Identity(At("node")));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kExists);
+  const auto planned = plan("new", Identity(At("new")));
+  EXPECT_TRUE(planned.ok()) << planned.error().message;
+  EXPECT_TRUE(plan("not there yet", DeviceIdentity()).ok());
+  EXPECT_EQ(array().GetStatus().devices[0].state, DeviceState::kFailed);
 }
 
 // What it was asked before it hung may still be carried out.

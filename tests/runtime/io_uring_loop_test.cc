@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -340,6 +341,34 @@ TEST_F(IoUring, TasksThatYieldInCirclesDoNotStarveCompletions) {
   loop_->Spawn(PollAndLog(*loop_, fd, &events));
   EXPECT_TRUE(loop_->RunUntil([&] { return events != 0; }));
   EXPECT_LT(turns, 100000000U);
+}
+
+// As the lock of an array, whose devices a killed process may still write to.
+TEST_F(IoUring, WhatIsKeptOpenIsLockedUntilTheLoopIsGone) {
+  std::string path = ::testing::TempDir() + "eplog-kept-XXXXXX";
+  const auto lock = [&] {
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(flock(fd, LOCK_EX), 0);
+    return fd;
+  };
+  Keep(mkstemp(path.data()));
+  const int other = Keep(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_TRUE(loop_->KeepOpen(-1));
+  for (const bool other_in_its_place : {true, false}) {
+    const int kept = lock();
+    ASSERT_TRUE(loop_->KeepOpen(kept));
+    close(kept);
+    EXPECT_NE(flock(other, LOCK_EX | LOCK_NB), 0) << "the close gave it up";
+    EXPECT_TRUE(loop_->KeepOpen(other_in_its_place ? TempFile() : -1));
+    EXPECT_EQ(flock(other, LOCK_EX), 0);  // waits: the kernel lets go in its own time
+    EXPECT_EQ(flock(other, LOCK_UN), 0);
+  }
+  const int kept = lock();
+  ASSERT_TRUE(loop_->KeepOpen(kept));
+  close(kept);
+  loop_.reset();
+  EXPECT_EQ(flock(other, LOCK_EX), 0);
+  unlink(path.c_str());
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "device/file_device.h"
 #include "eplog/array.h"
 #include "host/array_file.h"
+#include "host/candidate.h"
 #include "host/device_content.h"
 #include "host/members.h"
 #include "host/session.h"
@@ -165,6 +166,7 @@ Status WriteArray(IoUringLoop& loop, CreatePlan& plan) {
   std::vector<Device*> logs;
   for (const auto* members : {&plan.ssds, &plan.logs}) {
     for (const PlannedMember& member : *members) {
+      EPLOG_TRY(CheckNotServed(member.path, member.there.value()));  // since it was looked at
       auto device = FileDevice::Open(loop, member.path.string(),
                                      {.looked_at = member.there.value().identity});
       if (!device.ok()) {

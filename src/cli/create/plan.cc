@@ -10,6 +10,7 @@
 #include "host/candidate.h"
 #include "host/device_content.h"
 #include "host/make_file.h"
+#include "host/one_writer.h"
 #include "host/typed_path.h"
 #include "report/status_json.h"
 #include "text/units.h"
@@ -170,12 +171,19 @@ Result<Paths> LookAtPlace(const ArrayFile& planned, bool force) {
             "{} holds an array already ('{}'); take another directory, or --force to destroy it",
             planned.Argument().string(), old->name));
   }
+  if (const auto who = OneWriter::Who(old->uuid)) {
+    return Fail(ErrorCode::kBusy,
+                fmt::format("the array '{}' that {} holds is in use by {}, by these "
+                            "files or others: end that first",
+                            old->name, planned.Argument().string(), *who));
+  }
   for (const MemberPath& member : old->members) {
     const std::filesystem::path path = old->Locate(member);
     const bool ours =
         path.parent_path() == file.parent_path() &&
         std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored));
     if (ours) {
+      EPLOG_TRY(CheckNoLoopOver(path));
       removed.push_back(path);
     }
   }
@@ -222,6 +230,7 @@ Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
   if (!probed.ok()) {
     return Fail(std::move(probed).error());
   }
+  EPLOG_TRY(CheckNotServed(member.path, *probed));
   auto content = FindContent(member.path, *probed);
   if (!content.ok()) {
     return Fail(std::move(content).error());
@@ -253,6 +262,7 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
     return Usage(fmt::format("{} is empty; give it a size first: truncate -s 1G {}",
                              member.path.string(), member.path.string()));
   }
+  EPLOG_TRY(CheckNotServed(member.path, *probed));
   auto content = FindContent(member.path, *probed);
   if (!content.ok()) {
     return Fail(std::move(content).error());

@@ -18,6 +18,21 @@ uint64_t Bit(DeviceIndex device) {
   return uint64_t{1} << device.value;
 }
 
+// A copy that is just being written, by another node, reads as none: they are written one after the
+// other, so that one of them is whole the next time.
+Task<Result<SuperblockCopies>> ReadWhole(Device& device) {
+  constexpr int kTries = 3;
+  Result<SuperblockCopies> copies = Fail(ErrorCode::kIo, "");
+  for (int i = 0; i < kTries; ++i) {
+    Task<Result<SuperblockCopies>> reading = ReadCopies(device);
+    copies = co_await reading;
+    if (!copies.ok() || copies->whole() != 0 || !copies->doubtful()) {
+      break;
+    }
+  }
+  co_return copies;
+}
+
 }  // namespace
 
 void Membership::Open(uint64_t sequence) {
@@ -244,7 +259,7 @@ Task<Status> Membership::CheckNotInUse(Device& device) const {
 // The newest epoch of this array that it bears.
 Task<Result<uint64_t>> Membership::LookAt(Device& device) const {
   const uint64_t opened = superblocks_.current().base.number;  // what is read may be older
-  Task<Result<SuperblockCopies>> reading = ReadCopies(device);
+  Task<Result<SuperblockCopies>> reading = ReadWhole(device);
   const Result<SuperblockCopies> copies = co_await reading;
   uint64_t newest = 0;
   for (size_t i = 0; copies.ok() && i < copies->of.size(); ++i) {
@@ -422,7 +437,7 @@ Task<bool> Membership::TryOk(DeviceIndex device, uint64_t upto) {
   appender_.Unpause();
   Task<void> idle = Idle();
   co_await idle;
-  if (ok) {
+  if (ok && core_.members.live(device) && core_.Running().ok()) {  // not lost in that very change
     ++core_.hooks.devices_joined;
     const std::string name = core_.geometry.DeviceName(device);
     core_.Tell(EventKind::kRebuildFinished, name, name + " has been rebuilt and counts again");
