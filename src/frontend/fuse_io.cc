@@ -178,6 +178,9 @@ Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
       call.data = call.data.first(node.size_bytes - call.offset_bytes);
     }
     Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
+    if (status.ok()) {
+      node.written_to = std::max(node.written_to, end);
+    }
     if (asked_again || !RangeRefused(status)) {
       co_return status;
     }
@@ -188,7 +191,8 @@ Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
   }
 }
 
-// A write past the end. If its data finds no room, the size goes back, as a file's would.
+// A write past the end. If its data finds no room, the size goes back, as a file's would; but not
+// behind what others have written meanwhile in what it had grown by.
 Task<Status> FuseSession::ExtendAndWrite(FuseNode& node, WriteCall call) {
   const uint64_t end = call.offset_bytes + call.data.size();
   if (end > kMaxVolumeBytes) {
@@ -203,6 +207,7 @@ Task<Status> FuseSession::ExtendAndWrite(FuseNode& node, WriteCall call) {
     co_return Fail(ErrorCode::kNotFound, "the volume is gone");
   }
   const uint64_t before = node.size_bytes;
+  node.written_to = before;
   if (end > before) {
     Status resized = co_await array_.ResizeVolume(node.id, end);
     EPLOG_CO_TRY(resized);
@@ -210,9 +215,10 @@ Task<Status> FuseSession::ExtendAndWrite(FuseNode& node, WriteCall call) {
   }
   Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
   if (!status.ok() && end > before && node.size_bytes == end) {
-    const Status undone = co_await array_.ResizeVolume(node.id, before);
+    const uint64_t back_to = std::min(end, node.written_to);
+    const Status undone = co_await array_.ResizeVolume(node.id, back_to);
     if (undone.ok()) {
-      node.size_bytes = before;
+      node.size_bytes = back_to;
     }
   }
   co_return status;
@@ -260,6 +266,7 @@ Task<void> FuseSession::Allocate(FuseRequest request, FuseNodePtr node, uint64_t
     co_return;
   }
   Status status = OkStatus();
+  RefreshSize(*node);
   if (end_bytes > node->size_bytes) {
     status = co_await Resize(*node, end_bytes, /*only_grow=*/true);
   }
@@ -274,6 +281,9 @@ Task<void> FuseSession::Trim(FuseRequest request, FuseNodePtr node, uint64_t beg
     co_return;
   }
   Status status = OkStatus();
+  if (grow) {
+    RefreshSize(*node);  // another front end may have shrunk it
+  }
   if (grow && end_bytes > node->size_bytes) {
     status = co_await Resize(*node, end_bytes, /*only_grow=*/true);
   }

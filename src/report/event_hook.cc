@@ -200,9 +200,11 @@ EventHook::~EventHook() {
 }
 
 bool EventHook::Send(const std::string& packet) const {
+  HandedOver handed{OrElse(STDIN_FILENO, null_), OrElse(STDOUT_FILENO, null_),
+                    OrElse(STDERR_FILENO, null_), root_.get()};
+  // Not before: where one of these is closed, what is opened next has its number.
   const FileDescriptor here(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const HandedOver handed{OrElse(STDIN_FILENO, null_), OrElse(STDOUT_FILENO, null_),
-                          OrElse(STDERR_FILENO, null_), OrElse(here.get(), root_)};
+  handed.back() = OrElse(here.get(), root_);
   alignas(cmsghdr) std::array<char, kHandedOverBytes> control{};
   iovec bytes{const_cast<char*>(packet.data()), packet.size()};
   msghdr message{};

@@ -140,8 +140,8 @@ SlotIndex SlotSpace::Claim(DeviceIndex ssd) {
       static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(candidates))));
   MarkUsed(ssd, slot);
   space.cursor = slot.value + 1 == geometry_.slots ? 0 : slot.value + 1;
-  space.wrapped |= space.cursor == 0;
   reuses_ += space.wrapped ? 1 : 0;
+  space.wrapped |= space.cursor == 0;
   return slot;
 }
 
@@ -160,16 +160,13 @@ void SlotSpace::Release(DeviceIndex ssd, SlotIndex slot) {
   Note(space, slot);
 }
 
-bool SlotSpace::Covered(uint64_t mark) {
-  bool any = false;
+void SlotSpace::Covered(uint64_t mark) {
   while (!waiting_.empty() && waiting_.front().sequence <= mark) {
     const Waiting item = waiting_.front();
     waiting_.pop_front();
     --ssds_[item.ssd.value].waiting;
     Release(item.ssd, item.slot);
-    any = true;
   }
-  return any;
 }
 
 void SlotSpace::KeepAfterAll(DeviceIndex ssd, SlotIndex slot) {

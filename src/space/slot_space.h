@@ -48,9 +48,8 @@ class SlotSpace {
   }
   // A slot that waits is needed again (and has been pinned all the time, so nobody has it).
   void KeepAfterAll(DeviceIndex ssd, SlotIndex slot);
-  // An entry with this mark is stable: what entries up to it freed is free. True if anything became
-  // free.
-  bool Covered(uint64_t mark);
+  // An entry with this mark is stable: what entries up to it freed is free.
+  void Covered(uint64_t mark);
   // The highest entry that freed something still waiting for a covering mark.
   [[nodiscard]] std::optional<uint64_t> newest_waiting() const {
     return waiting_.empty() ? std::nullopt : std::optional(waiting_.back().sequence);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -90,6 +91,17 @@ TEST_F(Sizes, WhatGrewElsewhereIsNotCutByWhoReserves) {
   EXPECT_EQ(mount_->Content("v").size(), 30000U) << "but by who cuts";
 }
 
+// Who reserves is promised that the file reaches so far, whatever the size was believed to be.
+TEST_F(Sizes, WhatShrankElsewhereIsGrownByWhoReserves) {
+  for (const int mode : {0, FALLOC_FL_ZERO_RANGE}) {
+    SetSize(20000);
+    ASSERT_EQ(::ftruncate(fd(), 20000), 0);  // that is what it is taken for
+    SetSize(5000);
+    EXPECT_EQ(Errno(::fallocate(fd(), mode, 10000, 8000)), 0);
+    EXPECT_EQ(mount_->Content("v").size(), 18000U) << mode;
+  }
+}
+
 // A write beyond the end that finds no room leaves the size as it was, but for what others did.
 TEST_F(Sizes, WhatGrewElsewhereIsNotCutByAWriteThatFails) {
   std::atomic<bool> may = false;
@@ -111,6 +123,42 @@ TEST_F(Sizes, WhatGrewElsewhereIsNotCutByAWriteThatFails) {
   may = true;
   EXPECT_EQ(writing.get(), ENOSPC);
   EXPECT_EQ(mount_->Content("v").size(), 50000U);
+}
+
+// Nor does it take away what another has written meanwhile in what it had grown by, in a file that
+// the kernel takes for longer.
+TEST_F(Sizes, WhatAnotherHasWrittenStaysWhenTheWriteThatMadeRoomForItFails) {
+  SetSize(5000);
+  std::atomic<bool> may = false;
+  mount_->Do([&may](FakeArray& array) {
+    const auto fails = [&array](const FakeArray::Call& call) {
+      return call.op == Op::kWrite && call.length_bytes == 8192 &&
+             array.FindVolume("v")->size_bytes == 16384;
+    };
+    array.hold = [&may, fails](const FakeArray::Call& call) { return fails(call) && !may; };
+    array.before = [fails](const FakeArray::Call& call) -> Status {
+      return fails(call) ? Status(Fail(ErrorCode::kNoSpace, "wanted")) : OkStatus();
+    };
+  });
+  const auto write = [this](uint64_t size, off_t offset) {
+    const AlignedBytes bytes(size, 3);
+    return Errno(::pwrite(fd(), bytes.data(), size, offset));
+  };
+  auto fails = std::async(std::launch::async, [&] { return write(8192, 8192); });
+  for (bool grown = false;
+       !grown && fails.wait_for(std::chrono::seconds(0)) != std::future_status::ready;) {
+    mount_->Do([&grown](FakeArray& array) { grown = array.FindVolume("v")->size_bytes == 16384; });
+  }
+  auto stays = std::async(std::launch::async, [&] { return write(4096, 12288); });
+  const bool together = stays.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  may = true;
+  EXPECT_EQ(fails.get(), ENOSPC);
+  EXPECT_EQ(stays.get(), 0);
+  if (!together) {
+    GTEST_SKIP() << "this kernel lets no two direct writes into a file";
+  }
+  EXPECT_EQ(mount_->Content("v").size(), 16384U);
+  EXPECT_EQ(mount_->Content("v")[12288], AlignedBytes(4096, 3).span()[0]);
 }
 
 TEST_F(Sizes, AWriteThatFailsIsNotCutShort) {

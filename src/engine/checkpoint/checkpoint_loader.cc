@@ -55,7 +55,7 @@ class PageStream {
       const PageHeader expected = HeaderOf(core_.geometry, pages_, batch->first + i);
       auto payload = batch->readable ? Payload(core_, page, expected) : std::nullopt;
       if (!payload) {
-        Task<bool> reading = ReadElsewhere(expected, page);
+        Task<bool> reading = ReadAnywhere(expected, batch->ssd, page);
         const bool found = co_await reading;
         payload = found ? Payload(core_, page, expected) : std::nullopt;
       }
@@ -73,6 +73,7 @@ class PageStream {
   struct Batch {
     uint64_t first = 0;  // index of its first page
     uint64_t count = 0;
+    DeviceIndex ssd;  // who was asked
     Buffer buffer;
     bool readable = false;
     bool done = false;
@@ -94,7 +95,7 @@ class PageStream {
 
   // From all SSDs that have a copy in turn: they read at once.
   Task<Status> Read(Batch& batch, uint64_t block) {
-    const DeviceIndex ssd = turn_;
+    const DeviceIndex ssd = batch.ssd = turn_;
     const uint64_t behind = live_ >> (turn_.value + 1);
     turn_ = DeviceIndex(static_cast<uint8_t>(
         behind != 0 ? turn_.value + 1 + std::countr_zero(behind) : std::countr_zero(live_)));
@@ -106,20 +107,22 @@ class PageStream {
     co_return OkStatus();
   }
 
-  // One page from whichever SSD has it.
-  Task<bool> ReadElsewhere(PageHeader expected, std::span<std::byte> page) {
+  // One page from whichever SSD has it. First the one of which it was wrong: it may have been so for
+  // the moment, and is told if it was not.
+  Task<bool> ReadAnywhere(PageHeader expected, DeviceIndex first, std::span<std::byte> page) {
     for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-      if ((live_ >> i & 1) == 0) {
+      const DeviceIndex ssd(static_cast<uint8_t>((first.value + i) % core_.geometry.n));
+      if ((live_ >> ssd.value & 1) == 0) {
         continue;
       }
-      Task<Status> read = core_.members.ReadBytes(
-          DeviceIndex(i), core_.geometry.MetadataOffset(expected.block), page);
+      Task<Status> read =
+          core_.members.ReadBytes(ssd, core_.geometry.MetadataOffset(expected.block), page);
       const Status status = co_await read;
       if (status.ok() && Payload(core_, page, expected)) {
         co_return true;
       }
-      if (core_.MustHavePagesOf(expected.generation, DeviceIndex(i))) {
-        core_.members.CountCorrupt(DeviceIndex(i));
+      if (core_.MustHavePagesOf(expected.generation, ssd)) {
+        core_.members.CountCorrupt(ssd);
       }
     }
     co_return false;

@@ -37,9 +37,16 @@ Task<void> Healer::Close() {
 }
 
 void Healer::Report(StripeIndex stripe) {
-  if (closing_ || reported_.size() >= kMostReported || !known_.insert(stripe.value).second) {
+  if (closing_ || reported_.size() >= kMostReported || known_.contains(stripe.value)) {
     return;
   }
+  if (const auto beyond = beyond_.find(stripe.value); beyond != beyond_.end()) {
+    if (IsStill(stripe, beyond->second)) {
+      return;
+    }
+    beyond_.erase(beyond);
+  }
+  known_.insert(stripe.value);
   reported_.push_back(stripe);
   wake_.NotifyAll();
 }
@@ -54,9 +61,13 @@ Task<void> Healer::Run() {
     reported_.pop_front();
     Task<Result<Outcome>> healing = Heal(stripe);
     const Result<Outcome> outcome = co_await healing;
-    if (outcome.ok() && (outcome->lost == 0 || core_.devices().not_ok() != 0)) {
-      known_.erase(stripe.value);  // what lacks a device now may be decoded when that is back
-    } else if (!outcome.ok() && !closing_ && !core_.stop_error) {
+    if (outcome.ok()) {
+      known_.erase(stripe.value);
+      // What lacks a device now may be decoded when that is back.
+      if (outcome->lost != 0 && core_.devices().not_ok() == 0) {
+        beyond_[stripe.value] = outcome->beyond;
+      }
+    } else if (!closing_ && !core_.stop_error) {
       reported_.push_back(stripe);  // no room, or the devices change: again, later
       co_await wake_.WaitUntil(core_.loop.NowUs() + kHealAgainUs);
     }
@@ -64,6 +75,29 @@ Task<void> Healer::Run() {
     co_await judging;
   }
   running_.Done();
+}
+
+Healer::LostChunk Healer::InRow(StripeIndex stripe, uint32_t index) const {
+  const RowWord word = core_.state->rows.Get(stripe, index);
+  return {.index = index, .word = word.word, .crc = word.crc};
+}
+
+Healer::LostChunk Healer::Pending(StripeIndex stripe, uint32_t index) const {
+  LostChunk chunk;
+  chunk.index = index;
+  if (const auto pending = core_.state->pending.Find(core_.geometry.Chunk(stripe, index))) {
+    chunk.version = pending->version;
+    chunk.word = pending->word;
+    chunk.crc = pending->crc;
+  }
+  return chunk;
+}
+
+bool Healer::IsStill(StripeIndex stripe, const Lost& lost) const {
+  return std::all_of(lost.begin(), lost.end(), [&](const LostChunk& chunk) {
+    return chunk ==
+           (chunk.version == 0 ? InRow(stripe, chunk.index) : Pending(stripe, chunk.index));
+  });
 }
 
 void Healer::BeginScrub() {
@@ -188,9 +222,11 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
   const Status decoded = batch.Decode(0, wrong);
   if (!decoded.ok()) {
     for (uint64_t mask = wrong; mask != 0; mask &= mask - 1) {
+      const auto index = static_cast<uint32_t>(std::countr_zero(mask));
       ++outcome.lost;
       ++outcome.lost_in_row;
-      Tell(EventKind::kCorruptionLost, stripe, static_cast<uint32_t>(std::countr_zero(mask)));
+      outcome.beyond.push_back(InRow(stripe, index));
+      Tell(EventKind::kCorruptionLost, stripe, index);
     }
     co_return OkStatus();
   }
@@ -253,6 +289,7 @@ Task<Status> Healer::HealPending(ChunkIndex chunk, Outcome& outcome) {
   Status status = co_await read;
   if (!status.ok()) {
     ++outcome.lost;
+    outcome.beyond.push_back(Pending(stripe, index));
     Tell(EventKind::kCorruptionLost, stripe, index);
     co_return OkStatus();
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "engine/commit/committer.h"
@@ -52,10 +53,20 @@ class Healer {
   // Something in this stripe was found wrong: it is healed soon.
   void Report(StripeIndex stripe);
 
+  // A chunk that cannot be decoded, with what tells whether it is still the one that it was.
+  struct LostChunk {
+    uint32_t index = 0;    // in its stripe
+    uint64_t version = 0;  // of what is pending; 0: that of the row
+    SlotWord word;
+    uint32_t crc = 0;
+    bool operator==(const LostChunk&) const = default;
+  };
+  using Lost = std::vector<LostChunk>;
   struct Outcome {
     uint64_t healed = 0;       // chunks
     uint64_t lost = 0;         // chunks that cannot be decoded
     uint64_t lost_in_row = 0;  // of them
+    Lost beyond;               // as they were read
   };
   // Reads all of the stripe, its row and what is pending, and heals what is wrong.
   Task<Result<Outcome>> Heal(StripeIndex stripe);
@@ -72,6 +83,10 @@ class Healer {
   Task<void> JudgeDevices();
   // Of others than this device something was wrong since all was right: more of theirs may be.
   void CountWrong(DeviceIndex device);
+  [[nodiscard]] LostChunk InRow(StripeIndex stripe, uint32_t index) const;
+  [[nodiscard]] LostChunk Pending(StripeIndex stripe, uint32_t index) const;
+  // Nothing of it has been written anew.
+  [[nodiscard]] bool IsStill(StripeIndex stripe, const Lost& lost) const;
   [[nodiscard]] uint64_t WrongChunksOf(DeviceIndex device) const;
   [[nodiscard]] uint32_t WrongBeside(DeviceIndex device) const;
   void Tell(EventKind kind, StripeIndex stripe, uint32_t index);
@@ -88,7 +103,8 @@ class Healer {
   WaitGroup running_;
   Event wake_;
   std::deque<StripeIndex> reported_;
-  std::unordered_set<uint32_t> known_;  // reported, or found to be beyond healing
+  std::unordered_set<uint32_t> known_;         // reported
+  std::unordered_map<uint32_t, Lost> beyond_;  // healing, as long as they are what they were
   bool closing_ = false;
   // Chunks that were wrong on a device, each counted once: what it is judged by. One bad sector
   // that is read again and again is one. Under DeviceStates::number, for its successor begins anew.

@@ -145,11 +145,24 @@ Task<Status> Volumes::Rename(VolumeId id, std::string new_name, bool replace) {
     records.emplace_back(VolumeDeleted{victim});
   }
   records.emplace_back(VolumeRenamed{id, std::move(new_name)});
-  Task<Status> append = Append(std::move(records), true, victim.value != 0);
+  Task<Status> append =
+      victim.value != 0 ? AppendFreeing(std::move(records)) : Append(std::move(records), true);
   Status status = co_await append;
   if (status.ok() && victim.value != 0) {
-    background_.Add();
     core_.loop.Spawn(FreeDeleted(victim));
+  }
+  co_return status;
+}
+
+// As soon as the record is applied the extents count as free: whoever finds none waits for them,
+// and not in vain, for `background_` is to be Done once they are.
+Task<Status> Volumes::AppendFreeing(std::vector<VolumeRecord> records) {
+  background_.Add();
+  Task<Status> append = Append(std::move(records), true, true);
+  Status status = co_await append;
+  if (!status.ok()) {
+    background_.Done();
+    assigned_.NotifyAll();
   }
   co_return status;
 }
@@ -213,10 +226,19 @@ Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_nam
                                              " any more: it was renamed or replaced meanwhile");
   }
   std::vector<VolumeRecord> records = {VolumeDeleted{id}};
-  EPLOG_CO_AWAIT(Append(std::move(records), true, true));
-  background_.Add();
+  EPLOG_CO_AWAIT(AppendFreeing(std::move(records)));
   core_.loop.Spawn(FreeDeleted(id));
+  FreeGivenUp();
   co_return OkStatus();
+}
+
+// Of what was deleted and could not be freed, for want of log say. Whoever lets go of more, or needs
+// room, asks for it.
+void Volumes::FreeGivenUp() {
+  for (const uint32_t id : std::exchange(given_up_, {})) {
+    background_.Add();
+    core_.loop.Spawn(FreeDeleted(VolumeId(id)));
+  }
 }
 
 void Volumes::Open() {
@@ -261,7 +283,9 @@ Task<void> Volumes::FreeDeleted(VolumeId id) {
   }
   Task<Status> freeing = FreeExtents(id, std::move(extents));
   const Status status = co_await freeing;
-  static_cast<void>(status);  // the array has stopped or closes: the next opening goes on
+  if (!status.ok()) {
+    given_up_.insert(id.value);  // it was refused, or the array closes: the next opening goes on
+  }
   clean_.erase(id.value);
   last_freed_.erase(id.value);
   gates_.erase(id.value);
@@ -365,13 +389,20 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     co_return NoSuchVolume();
   }
   const uint64_t old_size = volume->size_bytes;
-  if (size_bytes == old_size) {
+  if (size_bytes == old_size && !unclean_.contains(id.value)) {
+    co_return OkStatus();
+  }
+  if (size_bytes == old_size) {  // it was shrunk, and then refused
+    EPLOG_CO_AWAIT(CleanBeyond(id, old_size));
+    clean_.insert(id.value);
+    unclean_.erase(id.value);
     co_return OkStatus();
   }
   if (size_bytes > old_size && !clean_.contains(id.value)) {
     // What an earlier shrinking left behind must not come back.
     EPLOG_CO_AWAIT(CleanBeyond(id, old_size));
     clean_.insert(id.value);
+    unclean_.erase(id.value);
   }
   if (size_bytes > old_size && old_size % core_.geometry.chunk_bytes != 0) {
     // The zeros behind the old end are content, which a crash may take although it leaves the
@@ -379,16 +410,18 @@ Task<Status> Volumes::Resize(VolumeId id, uint64_t size_bytes) {
     EPLOG_CO_AWAIT(flusher_.FlushAll());
   }
   std::vector<VolumeRecord> records = {VolumeResized{id, size_bytes}};
-  EPLOG_CO_AWAIT(Append(std::move(records), true, size_bytes < old_size));
+  EPLOG_CO_AWAIT(size_bytes < old_size ? AppendFreeing(std::move(records))
+                                       : Append(std::move(records), true));
   if (size_bytes < old_size) {
     clean_.erase(id.value);
-    background_.Add();
+    unclean_.insert(id.value);
     Task<Status> clean = CleanBeyond(id, size_bytes);
     Status status = co_await clean;
     background_.Done();
     assigned_.NotifyAll();
     EPLOG_CO_TRY(status);
     clean_.insert(id.value);
+    unclean_.erase(id.value);
   }
   co_return OkStatus();
 }
@@ -496,6 +529,9 @@ Task<Result<ExtentIndex>> Volumes::EnsureExtent(VolumeId id, uint32_t logical) {
 
 Task<Result<ExtentIndex>> Volumes::AssignExtent(VolumeId id, uint32_t logical) {
   auto extent = core_.state->volumes.LowestFree();
+  if (!extent && !closing_) {
+    FreeGivenUp();
+  }
   while (!extent && background_.count() != 0 && !core_.stop_error && !closing_) {
     co_await assigned_
         .Wait();  // a deleted volume's extents are on their way back: they count as free

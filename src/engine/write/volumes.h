@@ -95,9 +95,12 @@ class Volumes {
   std::shared_ptr<GateState>& GateOf(VolumeId id);
 
   Task<Status> Append(std::vector<VolumeRecord> records, bool durable, bool frees = false);
+  // Durable, of what lets go of extents. If it succeeds, background_.Done() is the caller's to see to.
+  Task<Status> AppendFreeing(std::vector<VolumeRecord> records);
   Task<Status> FreeExtents(VolumeId owner, std::vector<ExtentIndex> extents);
   Task<Status> FreeRun(VolumeId owner, ExtentIndex first, uint32_t count);
   Task<void> FreeDeleted(VolumeId id);
+  void FreeGivenUp();
   Task<void> DeleteHidden(VolumeId id);
   [[nodiscard]] Result<VolumeId> FindOther(VolumeId id, std::string_view name) const;
   Task<void> FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate);
@@ -119,7 +122,9 @@ class Volumes {
   std::unordered_map<uint32_t, std::shared_ptr<GateState>> gates_;
   std::unordered_map<uint32_t, uint64_t> last_freed_;
   std::multiset<uint32_t> freeing_;
-  std::set<uint32_t> clean_;  // volumes with nothing but zeros beyond their size
+  std::set<uint32_t> clean_;     // volumes with nothing but zeros beyond their size
+  std::set<uint32_t> unclean_;   // shrunk in this life, and not clean since
+  std::set<uint32_t> given_up_;  // deleted, and not freed since that was refused
   WaitGroup background_;
   bool closing_ = false;
 };
