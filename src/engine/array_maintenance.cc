@@ -101,7 +101,9 @@ Task<Status> ArrayImpl::CommitUpto(uint64_t upto, Progress progress) {
     Status rest = co_await again;
     Status running = core_.Running();
     EPLOG_CO_TRY(running);
-    status = status.ok() ? std::move(rest) : std::move(status);
+    if (status.ok()) {
+      status = std::move(rest);
+    }
     stripes = committer_.OldestStripes(SIZE_MAX, upto);
   }
   EPLOG_CO_TRY(status);

@@ -177,10 +177,8 @@ Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
       }
       call.data = call.data.first(node.size_bytes - call.offset_bytes);
     }
+    node.written_to = std::max(node.written_to, end);
     Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
-    if (status.ok()) {
-      node.written_to = std::max(node.written_to, end);
-    }
     if (asked_again || !RangeRefused(status)) {
       co_return status;
     }

@@ -66,7 +66,7 @@ struct FuseNode {
   timespec mtime{};
   timespec ctime{};
   AsyncMutex size_lock;     // held over a resize and over a write that extends
-  uint64_t written_to = 0;  // what other writes reached since such a write began
+  uint64_t written_to = 0;  // what other writes reach since such a write began
 };
 using FuseNodePtr = std::shared_ptr<FuseNode>;
 

@@ -16,20 +16,29 @@
 namespace eplog {
 namespace {
 
-// Empty: it is not.
-std::string WhyLooped(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (const auto loop = FindLoopOver(std::filesystem::canonical(path, ignored))) {
+using Paths = std::vector<std::filesystem::path>;
+
+// Empty: none is.
+std::string WhyLooped(const Paths& paths) {
+  Paths real;
+  for (const std::filesystem::path& path : paths) {
+    std::error_code ignored;
+    real.push_back(std::filesystem::canonical(path, ignored));
+  }
+  if (const auto loop = FindLoopOver(real)) {
     return fmt::format(
         "{} is in use as /dev/{}, and what is written there would be overwritten here: losetup -d "
         "/dev/{} ends that",
-        path.string(), *loop, *loop);
+        paths[loop->file].string(), loop->name, loop->name);
   }
-  const auto place = PlaceOf(path);
-  const auto use = place.ok() ? FindOtherUse(*place) : std::nullopt;
-  return use ? fmt::format("{} is not alone over what it lies on: {}; end one of them",
-                           path.string(), *use)
-             : std::string();
+  for (const std::filesystem::path& path : paths) {
+    const auto place = PlaceOf(path);
+    if (const auto use = place.ok() ? FindOtherUse(*place) : std::nullopt) {
+      return fmt::format("{} is not alone over what it lies on: {}; end one of them", path.string(),
+                         *use);
+    }
+  }
+  return {};
 }
 
 // Empty: nothing is against it.
@@ -50,7 +59,7 @@ Result<std::string> WhyNot(const ArrayFile& file, const std::filesystem::path& p
           path.string(), own.filename().string(), file.name);
     }
   }
-  if (const std::string loop = WhyLooped(path); !loop.empty()) {
+  if (const std::string loop = WhyLooped({path}); !loop.empty()) {
     return loop;
   }
   const auto way = FindWayDown(*place, MountDevicesOf(file.Argument()));
@@ -92,9 +101,12 @@ Status CheckNotServed(const std::filesystem::path& path, const ProbedDevice& pro
              : OkStatus();
 }
 
-Status CheckNoLoopOver(const std::filesystem::path& path) {
-  const auto why =
-      Bounded<std::string>(path, [path]() -> Result<std::string> { return WhyLooped(path); });
+Status CheckNoLoopOver(const std::vector<std::filesystem::path>& paths) {
+  if (paths.empty()) {
+    return OkStatus();
+  }
+  const auto why = Bounded<std::string>(
+      paths.front(), [paths]() -> Result<std::string> { return WhyLooped(paths); });
   EPLOG_TRY(why);
   return why->empty() ? OkStatus() : Status(Fail(ErrorCode::kInvalidArgument, *why));
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "eplog/device.h"
 #include "eplog/result.h"
@@ -26,8 +27,8 @@ namespace eplog {
 [[nodiscard]] Status CheckNotServed(const std::filesystem::path& path, const ProbedDevice& probed,
                                     std::string_view own_uuid = {});
 
-// kInvalidArgument: a loop device has the file at this path as its own, or what is there is one that
-// is not alone over its file. Bounded.
-[[nodiscard]] Status CheckNoLoopOver(const std::filesystem::path& path);
+// kInvalidArgument: a loop device has the file at one of these paths as its own, or what is there is
+// one that is not alone over its file. Bounded.
+[[nodiscard]] Status CheckNoLoopOver(const std::vector<std::filesystem::path>& paths);
 
 }  // namespace eplog

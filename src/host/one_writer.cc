@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "base/file_descriptor.h"
 #include "control/control.h"
@@ -28,6 +30,19 @@ bool IsStillThere(int fd, const std::string& path) {
 
 std::string PathFor(const std::string& uuid, const char* role = "writer") {
   return std::filesystem::path(ControlSocketPath(uuid)).replace_extension(role).string();
+}
+
+// Who reads no more has it for himself for a moment.
+bool LockToRead(int fd) {
+  constexpr int kTries = 200;
+  constexpr std::chrono::milliseconds kRest(5);
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd, LOCK_SH | LOCK_NB) == 0) {
+      return true;
+    }
+    std::this_thread::sleep_for(kRest);
+  }
+  return false;
 }
 
 std::string TextOf(const LockHolder& holder) {
@@ -81,7 +96,7 @@ OneWriter OneWriter::TakeToRead(const ArrayFile& file) {
   while (true) {
     OneWriter taken;
     taken.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (taken.fd_ < 0 || !LockFile(taken.fd_, path, /*shared=*/true, kDeadOwnerWaitMs).ok()) {
+    if (taken.fd_ < 0 || !LockToRead(taken.fd_)) {
       return reader;
     }
     if (IsStillThere(taken.fd_, path)) {
@@ -110,7 +125,8 @@ Result<OneWriter> OneWriter::Take(const ArrayFile& file, bool despite_dead) {
     struct stat there {};
     const bool lives = !locked.ok() && ::fstat(writer.fd_, &there) == 0 && FindLockHolder(there);
     if (!locked.ok() && !lives && despite_dead) {
-      return OneWriter();
+      ::unlink(path.c_str());  // the lock of what nobody waits for; another one takes its place
+      continue;
     }
     if (!locked.ok()) {
       locked.error().message +=

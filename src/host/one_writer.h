@@ -16,7 +16,7 @@ namespace eplog {
 class OneWriter {
  public:
   // kBusy: another has it, who is named. Waits for a dead one's last requests as the locks of
-  // devices do; `despite_dead`: and then goes on without a lock, where they go to devices that are
+  // devices do; `despite_dead`: and then takes it all the same, where they go to devices that are
   // not opened at all. Where its file cannot be made, there is no lock: those of the devices are
   // there.
   static Result<OneWriter> Take(const ArrayFile& file, bool despite_dead = false);

@@ -11,18 +11,20 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <memory>
+#include <cstring>
+#include <new>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
-#include "base/file_descriptor.h"
 #include "base/read_text.h"
 #include "device/file_lock.h"
 #include "host/array_file.h"
-#include "host/bounded_call.h"
 #include "host/mount_table.h"
+#include "host/path_looks.h"
 
 namespace eplog {
 namespace {
@@ -63,13 +65,22 @@ struct LoopWindow {
   uint64_t end = 0;
 };
 
-// nullopt: it is over none, or may not be opened.
-std::optional<LoopWindow> AskLoop(const fs::path& loop) {
-  const FileDescriptor fd(::open(loop.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  loop_info64 info{};
-  if (!fd.ok() || ::ioctl(fd.get(), LOOP_GET_STATUS64, &info) != 0) {
-    return std::nullopt;
-  }
+// Of a loop device, in memory that two processes share: zero if it is over none, or may not be
+// opened.
+struct LoopSeen {
+  bool is_one;
+  loop_info64 info;
+};
+static_assert(std::is_trivial_v<LoopSeen>);
+
+std::optional<DeviceIdentity> LookAtLoop(const std::string& path, std::span<std::byte> content) {
+  auto& seen = *new (content.data()) LoopSeen{};
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  seen.is_one = fd >= 0 && ::ioctl(fd, LOOP_GET_STATUS64, &seen.info) == 0;
+  return std::nullopt;
+}
+
+LoopWindow WindowOf(const loop_info64& info) {
   LoopWindow window{.over = {.device = DecodeDevice(info.lo_device), .inode = info.lo_inode},
                     .begin = info.lo_offset,
                     .end = UINT64_MAX};
@@ -79,12 +90,24 @@ std::optional<LoopWindow> AskLoop(const fs::path& loop) {
   return window;
 }
 
-// Those that may hang, since the kernel asks who serves their files, each by itself.
-using AskedLoop = BoundedCall<std::optional<LoopWindow>>;
-constexpr std::chrono::seconds kLoopAnswers(1);
-
-std::optional<LoopWindow> WaitFor(AskedLoop& loop, AskedLoop::Clock::time_point until) {
-  return loop.Wait(until).value_or(std::nullopt);
+// By another process: the kernel asks who serves their files, and that may hang.
+std::vector<std::optional<LoopWindow>> AskLoops(const std::vector<std::string>& paths) {
+  constexpr std::chrono::seconds kAnswers(1);
+  std::vector<std::optional<LoopWindow>> windows(paths.size());
+  auto looks = PathLooks::Begin(paths, LookAtLoop, sizeof(LoopSeen));
+  const auto until = PathLooks::Clock::now() + kAnswers;
+  while (looks.ok()) {
+    const auto answer = looks->Next(until);
+    if (!answer.ok() || !*answer) {
+      break;
+    }
+    LoopSeen seen{};
+    std::memcpy(&seen, looks->content((*answer)->path).data(), sizeof seen);
+    if (seen.is_one) {
+      windows[(*answer)->path] = WindowOf(seen.info);
+    }
+  }
+  return windows;
 }
 
 bool IsIn(const fs::path& path, const fs::path& directory) {
@@ -174,8 +197,7 @@ class WayDown {
       return disk && FromBlock(*disk);
     }
     if (fs::exists(folder / "loop", ignored)) {
-      AskedLoop asked([loop = tables_.dev / folder.filename()] { return AskLoop(loop); });
-      const auto backing = WaitFor(asked, AskedLoop::Clock::now() + kLoopAnswers);
+      const auto backing = AskLoops({(tables_.dev / folder.filename()).string()}).front();
       return (backing && FromFileSystem(backing->over.device, 0)) ||
              FromBackingFile(ReadAttribute(folder / "loop/backing_file"));
     }
@@ -253,26 +275,25 @@ namespace {
 struct Loop {
   std::string name;
   std::string path;  // of its file, by which it was made
-  std::unique_ptr<AskedLoop> asked;
   std::optional<LoopWindow> window;
 };
 
 std::vector<Loop> AskAllLoops(const KernelTables& tables) {
   std::vector<Loop> loops;
+  std::vector<std::string> paths;
   std::error_code ignored;
   for (fs::directory_iterator block(tables.sysfs / "block", ignored), end; block != end;
        block.increment(ignored)) {
-    Loop loop{block->path().filename().string(), ReadAttribute(block->path() / "loop/backing_file"),
-              nullptr, std::nullopt};
-    if (!loop.path.empty()) {
-      loop.asked =
-          std::make_unique<AskedLoop>([path = tables.dev / loop.name] { return AskLoop(path); });
-      loops.push_back(std::move(loop));
+    const std::string name = block->path().filename().string();
+    const std::string over = ReadAttribute(block->path() / "loop/backing_file");
+    if (!over.empty()) {
+      loops.push_back({name, over, std::nullopt});
+      paths.push_back((tables.dev / name).string());
     }
   }
-  const auto until = AskedLoop::Clock::now() + kLoopAnswers;
-  for (Loop& loop : loops) {
-    loop.window = WaitFor(*loop.asked, until);
+  const auto windows = paths.empty() ? std::vector<std::optional<LoopWindow>>() : AskLoops(paths);
+  for (size_t i = 0; i < loops.size(); ++i) {
+    loops[i].window = windows[i];
   }
   return loops;
 }
@@ -294,14 +315,20 @@ bool Overlap(const LoopWindow& a, const LoopWindow& b) {
 
 }  // namespace
 
-std::optional<std::string> FindLoopOver(const fs::path& file, const KernelTables& tables) {
-  const auto place = PlaceOf(file);
+std::optional<LoopOver> FindLoopOver(const std::vector<fs::path>& files,
+                                     const KernelTables& tables) {
   const std::vector<Loop> loops = AskAllLoops(tables);
-  const auto has = std::find_if(loops.begin(), loops.end(), [&](const Loop& loop) {
-    return loop.path == file.string() ||
-           (place.ok() && loop.window && loop.window->over == place->identity);
-  });
-  return has != loops.end() ? std::optional(has->name) : std::nullopt;
+  for (size_t i = 0; i < files.size() && !loops.empty(); ++i) {
+    const auto place = PlaceOf(files[i]);
+    const auto has = std::find_if(loops.begin(), loops.end(), [&](const Loop& loop) {
+      return loop.path == files[i].string() ||
+             (place.ok() && loop.window && loop.window->over == place->identity);
+    });
+    if (has != loops.end()) {
+      return LoopOver{has->name, i};
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> FindOtherUse(const Place& place, const KernelTables& tables) {

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -43,9 +44,13 @@ std::optional<std::string> FindOtherUse(const Place& place, const KernelTables& 
 std::optional<std::string> FindWayDown(const Place& place, const std::vector<dev_t>& file_systems,
                                        const KernelTables& tables = {});
 
-// The loop device that has the file at this path as its own ("loop3"), by whatever name of it; by
-// this very one where the loop device does not say in time which file that is.
-std::optional<std::string> FindLoopOver(const std::filesystem::path& file,
-                                        const KernelTables& tables = {});
+// A loop device that has one of these files as its own, by whatever name of it; by just this name
+// where the loop device does not say in time which file that is.
+struct LoopOver {
+  std::string name;  // "loop3"
+  size_t file = 0;   // which of them
+};
+std::optional<LoopOver> FindLoopOver(const std::vector<std::filesystem::path>& files,
+                                     const KernelTables& tables = {});
 
 }  // namespace eplog

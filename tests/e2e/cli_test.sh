@@ -138,7 +138,7 @@ mkdir full && touch full/x
 refused 1 "full is not empty \(it holds 'x'\)" "$EPLOG" mount "my array" full
 refused 2 "content is not a directory" "$EPLOG" mount "my array" content
 refused 1 "check needs it unmounted" "$EPLOG" check a
-refused 1 "ssd0 is in use by process [0-9]+|log0 is in use by process [0-9]+" "$EPLOG" create a "${SMALL[@]}" --force
+refused 1 "the array 'a' that $WORK/a holds is in use by process [0-9]+" "$EPLOG" create a "${SMALL[@]}" --force
 run 0 "$EPLOG" volume create a second 4M
 [ -e deep/mnt/second ] || fail "a new volume is not seen in the mount"
 refused 1 "open in .*close it first" bash -c "exec 3<deep/mnt/second; exec '$EPLOG' volume delete a second"

@@ -391,7 +391,7 @@ where = [d + '/' + uuid + '.sock' for d in ('/run/eplog', '/tmp/eplog-%d' % os.g
 print(next(p for p in where if os.path.exists(p)))
 PYTHON
 )"
-no_device 1 'ssd2 is in use by process' "$WORK/other/ssd2"
+no_device 1 "bears the name of ssd2 of the EPLOG array 'other', which is in use by process" "$WORK/other/ssd2"
 for member in hard soft; do
   refused 2 'is part of this array' "$EPLOG" replace "$ARRAY" ssd0 "$WORK/$member" --force
   refused 1 'is (ssd1|log0) of this array' "$EPLOG" spare add "$ARRAY" "$WORK/$member" --force

@@ -95,13 +95,13 @@ TEST_F(Candidate, ALoopDeviceThatIsNotAloneOverItsFileMayNot) {
     GTEST_SKIP() << loop.trouble();
   }
   EXPECT_TRUE(CheckCandidate(file_, loop.path()).ok());
-  EXPECT_TRUE(CheckNoLoopOver(loop.path()).ok());
+  EXPECT_TRUE(CheckNoLoopOver({loop.path()}).ok());
   {
     const test::LoopDevice other(path);
     ASSERT_TRUE(other.trouble().empty()) << other.trouble();
     ExpectRefused(loop.path(), ErrorCode::kInvalidArgument,
                   other.path() + ", which is over the same file as " + loop.path());
-    EXPECT_FALSE(CheckNoLoopOver(loop.path()).ok());
+    EXPECT_FALSE(CheckNoLoopOver({loop.path()}).ok());
   }
   {
     const test::LoopDevice above(loop.path());

@@ -237,11 +237,12 @@ TEST_F(OneWriterTest, ADeadOnesIsGoneOnWithoutWhereThatIsSaid) {
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("--without it does not wait"), std::string::npos)
       << refused.error().message;
-  EXPECT_TRUE(OneWriter::Take(file_, /*despite_dead=*/true).ok());
-  ::close(fd);
-  const auto taken = OneWriter::Take(file_);
+  auto taken = OneWriter::Take(file_, /*despite_dead=*/true);
   EXPECT_TRUE(taken.ok());
   EXPECT_FALSE(OneWriter::Take(file_, /*despite_dead=*/true).ok()) << "whoever lives has it";
+  *taken = OneWriter();
+  EXPECT_TRUE(OneWriter::Take(file_).ok()) << "nor is it waited for by anybody then";
+  ::close(fd);
 }
 
 // As at a logout, with the directory that it lies in.

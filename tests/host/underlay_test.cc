@@ -108,13 +108,17 @@ TEST_F(Underlay, ALoopDeviceOverAFile) {
 
 TEST_F(Underlay, TheLoopDeviceOverAFile) {
   const fs::path file = dir_.Write("file", "x");
-  EXPECT_EQ(FindLoopOver(file, {Sysfs(), ""}), std::nullopt);
+  const fs::path other = dir_.Write("other", "x");
+  EXPECT_FALSE(FindLoopOver({file, other}, {Sysfs(), "", dir_.path()}));
   const fs::path loop = AddLoop(3, file);
   fs::create_directories(Sysfs() / "block");
   fs::create_symlink(loop, Sysfs() / "block/loop3");
   fs::create_symlink(AddBlock("sda", 4002, 0), Sysfs() / "block/sda");
-  EXPECT_EQ(FindLoopOver(file, {Sysfs(), ""}), "loop3");
-  EXPECT_EQ(FindLoopOver(dir_.Write("other", "x"), {Sysfs(), ""}), std::nullopt);
+  const auto found = FindLoopOver({other, file}, {Sysfs(), "", dir_.path()});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->name, "loop3");
+  EXPECT_EQ(found->file, 1U);
+  EXPECT_FALSE(FindLoopOver({other}, {Sysfs(), "", dir_.path()}));
 }
 
 TEST_F(Underlay, AFileOnAFileSystemOnPartsOfALoopDevice) {

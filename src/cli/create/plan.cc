@@ -183,7 +183,6 @@ Result<Paths> LookAtPlace(const ArrayFile& planned, bool force) {
         path.parent_path() == file.parent_path() &&
         std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored));
     if (ours) {
-      EPLOG_TRY(CheckNoLoopOver(path));
       removed.push_back(path);
     }
   }
@@ -195,6 +194,7 @@ Status PlanPlace(const CreateRequest& request, CreatePlan& plan) {
     return LookAtPlace(planned, force);
   });
   EPLOG_TRY(removed);
+  EPLOG_TRY(CheckNoLoopOver(*removed));
   plan.removed_files = std::move(*removed);
   return OkStatus();
 }
@@ -225,7 +225,7 @@ Status LookAtNewFile(const CreatePlan& plan, PlannedMember& member) {
                 fmt::format("{} exists; take another directory, or --force to overwrite it",
                             member.path.string()));
   }
-  EPLOG_TRY(CheckNoLoopOver(member.path));
+  EPLOG_TRY(CheckNoLoopOver({member.path}));
   auto probed = ProbeDevice(member.path);
   if (!probed.ok()) {
     return Fail(std::move(probed).error());
@@ -256,7 +256,7 @@ Result<DeviceIdentity> LookAtDevice(const CreatePlan& plan, PlannedMember& membe
         ErrorCode::kInvalidArgument,
         fmt::format("{} belongs to the array that --force would remove", member.path.string()));
   }
-  EPLOG_TRY(CheckNoLoopOver(member.path));
+  EPLOG_TRY(CheckNoLoopOver({member.path}));
   member.size_bytes = RoundDown(probed->size_bytes, kBlockBytes);
   if (member.size_bytes == 0) {
     return Usage(fmt::format("{} is empty; give it a size first: truncate -s 1G {}",

@@ -232,12 +232,19 @@ Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_nam
   co_return OkStatus();
 }
 
-// Of what was deleted and could not be freed, for want of log say. Whoever lets go of more, or needs
+// What was deleted, or cut off, and could not be freed, for want of log say. Whoever lets go of more, or needs
 // room, asks for it.
 void Volumes::FreeGivenUp() {
   for (const uint32_t id : std::exchange(given_up_, {})) {
     background_.Add();
     core_.loop.Spawn(FreeDeleted(VolumeId(id)));
+  }
+  for (const uint32_t id : unclean_) {
+    const std::shared_ptr<GateState> gate = GateOf(VolumeId(id));
+    if (gate->shared == 0 && gate->alone_wanted == 0 && !gate->alone) {  // as when it was opened
+      background_.Add();
+      core_.loop.Spawn(FinishShrinking(VolumeId(id), std::make_shared<Gate>(gate, true)));
+    }
   }
 }
 
@@ -300,6 +307,9 @@ Task<void> Volumes::FinishShrinking(VolumeId id, std::shared_ptr<Gate> gate) {
     const Status status = co_await clean;
     if (status.ok()) {
       clean_.insert(id.value);
+      unclean_.erase(id.value);
+    } else {
+      unclean_.insert(id.value);
     }
   }
   background_.Done();
