@@ -177,7 +177,7 @@ Task<Status> FuseSession::WriteRange(FuseNode& node, WriteCall call) {
       }
       call.data = call.data.first(node.size_bytes - call.offset_bytes);
     }
-    node.written_to = std::max(node.written_to, end);
+    node.written_to = std::max(node.written_to, call.offset_bytes + call.data.size());
     Status status = co_await array_.Write(node.id, call.offset_bytes, call.data);
     if (asked_again || !RangeRefused(status)) {
       co_return status;

@@ -125,7 +125,10 @@ Result<OneWriter> OneWriter::Take(const ArrayFile& file, bool despite_dead) {
     struct stat there {};
     const bool lives = !locked.ok() && ::fstat(writer.fd_, &there) == 0 && FindLockHolder(there);
     if (!locked.ok() && !lives && despite_dead) {
-      ::unlink(path.c_str());  // the lock of what nobody waits for; another one takes its place
+      // What nobody waits for any more: another one takes its place.
+      if (IsStillThere(writer.fd_, path) && ::unlink(path.c_str()) != 0) {
+        return OneWriter();
+      }
       continue;
     }
     if (!locked.ok()) {

@@ -232,14 +232,15 @@ Task<Status> Volumes::Delete(VolumeId id, std::optional<std::string> only_if_nam
   co_return OkStatus();
 }
 
-// What was deleted, or cut off, and could not be freed, for want of log say. Whoever lets go of more, or needs
-// room, asks for it.
+// What was deleted, or cut off, and could not be freed, for want of log say. Whoever lets go of more,
+// or needs room, asks for it.
 void Volumes::FreeGivenUp() {
   for (const uint32_t id : std::exchange(given_up_, {})) {
     background_.Add();
     core_.loop.Spawn(FreeDeleted(VolumeId(id)));
   }
-  for (const uint32_t id : unclean_) {
+  const std::set<uint32_t> unclean = unclean_;
+  for (const uint32_t id : unclean) {
     const std::shared_ptr<GateState> gate = GateOf(VolumeId(id));
     if (gate->shared == 0 && gate->alone_wanted == 0 && !gate->alone) {  // as when it was opened
       background_.Add();
@@ -294,6 +295,7 @@ Task<void> Volumes::FreeDeleted(VolumeId id) {
     given_up_.insert(id.value);  // it was refused, or the array closes: the next opening goes on
   }
   clean_.erase(id.value);
+  unclean_.erase(id.value);
   last_freed_.erase(id.value);
   gates_.erase(id.value);
   background_.Done();
