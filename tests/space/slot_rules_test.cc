@@ -7,28 +7,13 @@
 #include <vector>
 
 #include "space/slot_space.h"
+#include "tests/space/two_ssds.h"
 
 namespace eplog {
 namespace {
 
 constexpr DeviceIndex kLeft{0};
 constexpr DeviceIndex kRight{1};
-
-struct Given {
-  DeviceIndex ssd;
-  SlotIndex slot;
-};
-
-Geometry PairOf(uint32_t slots) {
-  Geometry g;
-  g.n = 2;
-  g.m = 1;
-  g.chunk_bytes = 4096;
-  g.slots = slots;
-  g.stripes = slots / 2;
-  g.extent_stripes = 1;
-  return g;
-}
 
 // From the first slot to the last, and none behind it.
 void ExpectAllFree(SlotSpace& space, uint32_t slots) {
@@ -52,7 +37,7 @@ void ExpectAllFree(SlotSpace& space, uint32_t slots) {
 TEST(SlotRules, AnSsdHasTheSlotsThatItHas) {
   for (const uint32_t slots : {2U, 63U, 64U, 65U, 126U, 127U, 128U, 129U, 130U, 192U, 195U}) {
     SCOPED_TRACE(slots);
-    const Geometry geometry = PairOf(slots);
+    const Geometry geometry = TwoSsds(slots);
     SlotSpace space(geometry);
     ASSERT_NO_FATAL_FAILURE(ExpectAllFree(space, slots));
     space.Reset(kLeft);
@@ -63,15 +48,15 @@ TEST(SlotRules, AnSsdHasTheSlotsThatItHas) {
 
 // I5: what a commit installs is kept on its SSD; who waits with the same number elsewhere waits on.
 TEST(SlotRules, WhatIsKeptAfterAllIsTheSlotOfThatSsd) {
-  const Geometry geometry = PairOf(100);
+  const Geometry geometry = TwoSsds(100);
   SlotSpace space(geometry);
   const SlotIndex slot(7);
   const SlotIndex other(8);
   for (const DeviceIndex ssd : {kLeft, kRight}) {
     space.MarkUsed(ssd, slot, 2);
   }
-  space.FreedBy(1, std::vector<Given>{{kLeft, slot}, {kRight, other}});
-  space.FreedBy(2, std::vector<Given>{{kRight, slot}, {kLeft, other}});
+  space.FreedBy(1, std::vector<Freed>{{kLeft, slot}, {kRight, other}});
+  space.FreedBy(2, std::vector<Freed>{{kRight, slot}, {kLeft, other}});
   const SlotSpace::PinKey pin = space.Pin(kRight, slot);
   space.KeepAfterAll(kRight, slot);
   EXPECT_EQ(space.waiting(kLeft), 2U);
@@ -87,12 +72,12 @@ TEST(SlotRules, WhatIsKeptAfterAllIsTheSlotOfThatSsd) {
 
 // Also one that was free already but for the pin.
 TEST(SlotRules, WhatWaitsForItsLastPinOnlyIsKeptToo) {
-  const Geometry geometry = PairOf(100);
+  const Geometry geometry = TwoSsds(100);
   SlotSpace space(geometry);
   const SlotIndex slot = space.Claim(kLeft);
   const SlotSpace::PinKey pin = space.Pin(kLeft, slot);
   static_cast<void>(space.Pin(kLeft, slot));
-  space.FreedBy(1, std::vector<Given>{{kLeft, slot}});
+  space.FreedBy(1, std::vector<Freed>{{kLeft, slot}});
   space.Covered(1);
   EXPECT_TRUE(space.IsUsed(kLeft, slot)) << "somebody reads it";
   space.Unpin(pin);
@@ -101,14 +86,14 @@ TEST(SlotRules, WhatWaitsForItsLastPinOnlyIsKeptToo) {
   space.Unpin(pin);
   EXPECT_TRUE(space.IsUsed(kLeft, slot));
   // It may be freed again, as any other.
-  space.FreedBy(2, std::vector<Given>{{kLeft, slot}});
+  space.FreedBy(2, std::vector<Freed>{{kLeft, slot}});
   space.Covered(2);
   EXPECT_FALSE(space.IsUsed(kLeft, slot));
   EXPECT_EQ(space.free(kLeft), 100U);
 }
 
 TEST(SlotRulesDeathTest, ASlotHasOneOwner) {
-  const Geometry geometry = PairOf(100);
+  const Geometry geometry = TwoSsds(100);
   SlotSpace space(geometry);
   const SlotIndex slot = space.Claim(kLeft);
   EXPECT_DEATH(space.MarkUsed(kLeft, slot), "I1: a slot is referenced twice");
@@ -123,13 +108,13 @@ TEST(SlotRulesDeathTest, ASlotHasOneOwner) {
 }
 
 TEST(SlotRulesDeathTest, WhatIsKeptIsPinnedAndHasASlot) {
-  const Geometry geometry = PairOf(100);
+  const Geometry geometry = TwoSsds(100);
   SlotSpace space(geometry);
   const SlotIndex slot = space.Claim(kLeft);
   const SlotIndex other = space.Claim(kLeft);
   const SlotSpace::PinKey pin = space.Pin(kLeft, slot);
   EXPECT_DEATH(space.KeepAfterAll(kLeft, slot), "I1: an installed version has no slot");
-  space.FreedBy(1, std::vector<Given>{{kLeft, other}});
+  space.FreedBy(1, std::vector<Freed>{{kLeft, other}});
   EXPECT_DEATH(space.KeepAfterAll(kLeft, slot), "I1: an installed version has no slot");
   EXPECT_DEATH(space.KeepAfterAll(kLeft, other), "I1: an installed version is not pinned");
   space.Unpin(pin);

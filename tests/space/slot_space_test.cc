@@ -8,25 +8,10 @@
 #include <set>
 
 #include "base/random.h"
+#include "tests/space/two_ssds.h"
 
 namespace eplog {
 namespace {
-
-struct Freed {
-  DeviceIndex ssd;
-  SlotIndex slot;
-};
-
-Geometry TwoSsds(uint32_t slots) {
-  Geometry g;
-  g.n = 2;
-  g.m = 1;
-  g.chunk_bytes = 4096;
-  g.slots = slots;
-  g.stripes = slots / 2;
-  g.extent_stripes = 1;
-  return g;
-}
 
 // The same rules in the plainest form: every slot has a state.
 class Model {

@@ -2,38 +2,17 @@
 // before.
 #include <gtest/gtest.h>
 
-#include "device/memory_device.h"
-#include "engine/core/device_states.h"
-#include "runtime/virtual_loop.h"
+#include "tests/engine/core/states_fixture.h"
 
 namespace eplog {
 namespace {
 
-// Four SSDs and two log devices.
-class StateChanges : public ::testing::Test {
+class StateChanges : public StatesTest {
  protected:
-  static Geometry FourAndTwo() {
-    Geometry geometry;
-    geometry.n = 4;
-    geometry.m = 2;
-    return geometry;
-  }
-  void Lose(DeviceIndex device) {
-    members_.Lose(device, Error());
-    states_.Lost(device);
-  }
-  void Join(DeviceIndex device, uint64_t place) {
-    members_.Join(device, memory_);
-    states_.Joined(device, place);
-  }
+  StateChanges() : StatesTest(4) {}
 
   static constexpr DeviceIndex kSsd{2};
   static constexpr DeviceIndex kLog{5};
-  VirtualLoop loop_;
-  MemoryDevice memory_{"memory", 4096};
-  Geometry geometry_ = FourAndTwo();
-  MemberSet members_{loop_, {&memory_, &memory_, &memory_, &memory_, &memory_, &memory_}};
-  DeviceStates states_{members_, geometry_};
 };
 
 // Who has chosen something under one number finds out by it that anything has changed since.

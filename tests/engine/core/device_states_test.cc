@@ -2,37 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include "device/memory_device.h"
-#include "runtime/virtual_loop.h"
+#include "tests/engine/core/states_fixture.h"
 
 namespace eplog {
 namespace {
 
-// Three SSDs and two log devices.
-class States : public ::testing::Test {
+class States : public StatesTest {
  protected:
-  static Geometry ThreeAndTwo() {
-    Geometry geometry;
-    geometry.n = 3;
-    geometry.m = 2;
-    return geometry;
-  }
-  void Lose(DeviceIndex device) {
-    members_.Lose(device, Error());
-    states_.Lost(device);
-  }
-  void Join(DeviceIndex device, uint64_t place) {
-    members_.Join(device, memory_);
-    states_.Joined(device, place);
-  }
+  States() : StatesTest(3) {}
 
   static constexpr DeviceIndex kSsd{1};
   static constexpr DeviceIndex kLog{4};
-  VirtualLoop loop_;
-  MemoryDevice memory_{"memory", 4096};
-  Geometry geometry_ = ThreeAndTwo();
-  MemberSet members_{loop_, {&memory_, &memory_, &memory_, &memory_, &memory_}};
-  DeviceStates states_{members_, geometry_};
 };
 
 TEST_F(States, AllAreOkAtFirst) {
