@@ -255,8 +255,8 @@ TEST_F(CreatePlanTest, ArrayThatIsThereAndInUse) {
   old.uuid = "0123abcd-0123-4567-89ab-0123456789ac";
   dir_.Write("array/array.toml", "uuid = \"" + old.uuid +
                                      "\"\nname = \"old\"\n"
-                                     "[[member]]\nname = \"ssd0\"\npath = \"ssd0\"\n");
-  const auto member = dir_.WriteSparse("array/ssd0", kMib);
+                                     "[[member]]\nname = \"ssd0\"\npath = \"old\"\n");
+  const auto member = dir_.WriteSparse("array/old", kMib);
   auto request = Request();
   request.force = true;
   {

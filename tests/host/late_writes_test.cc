@@ -1,4 +1,5 @@
-// What an opening for writing asked of its devices may still be carried out after it has failed.
+// What was asked of devices that an opening would trust may still be carried out after the array has
+// stopped, or has not even opened: until this process ends nobody else opens it for writing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
@@ -8,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "host/one_writer.h"
@@ -50,8 +52,33 @@ class FreezableMount {
   int fd_ = -1;
 };
 
-class FailedOpening : public FileArrayTest {
+class LateWrites : public FileArrayTest {
  protected:
+  // More members than parity replaces, on what can be frozen.
+  void SetUp() override {
+    if (::geteuid() != 0 || ::access("/dev/loop-control", W_OK) != 0) {
+      GTEST_SKIP() << "needs root and loop devices";
+    }
+    FileArrayTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    mount_.emplace(dir_);
+    ASSERT_TRUE(mount_->mounted());
+    Move("ssd0", mount_->on());
+    Move("ssd1", mount_->on());
+    options_.io_deadline_us = 2'000'000;
+  }
+  void ExpectNobodyElseMayWrite() {
+    const auto beside = OneWriter::Take(file_);
+    ASSERT_FALSE(beside.ok());
+    EXPECT_EQ(beside.error().code, ErrorCode::kBusy);
+  }
+
+  MemberOptions options_;
+  std::optional<FreezableMount> mount_;
+
+ private:
   void Move(const std::string& member, const fs::path& to) {
     fs::copy_file(At(member), to / member);
     fs::remove(At(member));
@@ -64,33 +91,32 @@ class FailedOpening : public FileArrayTest {
   }
 };
 
-// More devices than parity replaces take no write: nothing of that is written down, and who opens
-// the array next trusts them.
-TEST_F(FailedOpening, KeepsTheLockWhileItsWritesAreOnTheirWay) {
-  if (::geteuid() != 0 || ::access("/dev/loop-control", W_OK) != 0) {
-    GTEST_SKIP() << "needs root and loop devices";
-  }
-  const FreezableMount mount(dir_);
-  ASSERT_TRUE(mount.mounted());
-  Move("ssd0", mount.on());
-  Move("ssd1", mount.on());
-  MemberOptions options;
-  options.io_deadline_us = 2'000'000;
-  ASSERT_TRUE(mount.Freeze());
-  const auto session = Open(file_, options);
-  mount.Thaw();
-  ASSERT_FALSE(session.ok());
-  const auto beside = OneWriter::Take(file_);
-  ASSERT_FALSE(beside.ok()) << session.error().message;
-  EXPECT_EQ(beside.error().code, ErrorCode::kBusy);
+TEST_F(LateWrites, OfAnOpeningThatFailedKeepTheLock) {
+  ASSERT_TRUE(mount_->Freeze());
+  const auto session = Open(file_, options_);
+  mount_->Thaw();
+  EXPECT_FALSE(session.ok());
+  ExpectNobodyElseMayWrite();
+}
+
+TEST_F(LateWrites, OfAnArrayThatStoppedKeepTheLockBeyondItsClosing) {
+  auto session = Open(file_, options_);
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  ASSERT_TRUE(mount_->Freeze());
+  EXPECT_FALSE((*session)->Run((*session)->array().CreateVolume("v", kBytes / 4)).ok());
+  EXPECT_FALSE((*session)->Close().ok());
+  session->reset();
+  mount_->Thaw();
+  ExpectNobodyElseMayWrite();
 }
 
 // With nothing on its way there is nothing to wait for.
-TEST_F(FailedOpening, LetsTheLockGoWhereEachDeviceAnswered) {
+TEST_F(LateWrites, LetTheLockGoWhereEachDeviceAnswered) {
   for (const char* member : {"ssd0", "ssd1"}) {
-    dir_.WriteSparse(member, kBytes);  // blank
+    std::filesystem::resize_file(mount_->on() / member, 0);
+    std::filesystem::resize_file(mount_->on() / member, kBytes);
   }
-  EXPECT_FALSE(Open(file_).ok());
+  EXPECT_FALSE(Open(file_, options_).ok());
   EXPECT_TRUE(OneWriter::Take(file_).ok());
 }
 
