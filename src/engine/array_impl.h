@@ -134,9 +134,9 @@ class ArrayImpl final : public Array {
   void FillDevices(ArrayStatus& status) const;
   void FillExposure(ArrayStatus& status) const;
   struct RowCounts;
-  struct MemberCounts;
+  struct LogStripeCounts;
   Task<void> CountRows(RowCounts& counts);
-  Task<void> CountMembers(MemberCounts& counts);
+  Task<void> CountInLogStripes(LogStripeCounts& counts);
   [[nodiscard]] Standing StandingNow() const;
   void Conclude(Standing& standing, bool lost) const;
   // Devices, SSDs and log devices alike, that may be lost beside so many that are not ok: with one

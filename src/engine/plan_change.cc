@@ -42,12 +42,12 @@ Task<void> ArrayImpl::CountRows(RowCounts& counts) {
 }
 
 // Chunks of live log stripes, by the SSD that they lie on: all, and those that no row names.
-struct ArrayImpl::MemberCounts {
+struct ArrayImpl::LogStripeCounts {
   std::array<uint64_t, kMaxSsds> slots{};
   std::array<uint64_t, kMaxSsds> unnamed{};
 };
 
-Task<void> ArrayImpl::CountMembers(MemberCounts& counts) {
+Task<void> ArrayImpl::CountInLogStripes(LogStripeCounts& counts) {
   const Geometry& g = core_.geometry;
   std::vector<std::pair<LogStripeId, uint64_t>> live;
   core_.state->pending.ForEachLive([&](LogStripeId id) {
@@ -111,10 +111,10 @@ Task<Status> ArrayImpl::PlanFail(DeviceIndex device, ChangePlan& plan) {
     RowCounts rows;
     Task<void> counting = CountRows(rows);
     co_await counting;
-    MemberCounts members;
-    Task<void> counting_members = CountMembers(members);
-    co_await counting_members;
-    plan.chunks_losing_copy = rows.slots[device.value] + members.unnamed[device.value];
+    LogStripeCounts in_log_stripes;
+    Task<void> counting_others = CountInLogStripes(in_log_stripes);
+    co_await counting_others;
+    plan.chunks_losing_copy = rows.slots[device.value] + in_log_stripes.unnamed[device.value];
   }
   plan.after.devices_not_ok += was_ok ? 1 : 0;
   Conclude(plan.after, true);
@@ -174,13 +174,13 @@ Task<Status> ArrayImpl::PlanScrub(ChangePlan& plan) {
   RowCounts rows;
   Task<void> counting = CountRows(rows);
   co_await counting;
-  MemberCounts members;
-  Task<void> counting_members = CountMembers(members);
-  co_await counting_members;
+  LogStripeCounts in_log_stripes;
+  Task<void> counting_others = CountInLogStripes(in_log_stripes);
+  co_await counting_others;
   const uint32_t logs = core_.geometry.m - core_.devices().logs_not_ok();
   uint64_t chunks = core_.state->pending.live_log_stripes() * logs;
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
-    chunks += core_.members.live(DeviceIndex(i)) ? rows.slots[i] + members.slots[i] : 0;
+    chunks += core_.members.live(DeviceIndex(i)) ? rows.slots[i] + in_log_stripes.slots[i] : 0;
   }
   plan.read_bytes = chunks * core_.geometry.chunk_bytes;
   co_return OkStatus();

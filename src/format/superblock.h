@@ -50,6 +50,10 @@ struct CheckpointPointer {
 // A device that belongs to an array and has no place in it yet.
 inline constexpr DeviceIndex kSpareIndex(255);
 
+// Only `device_uuid`, `index` and `generation` are of the device; all else is the array's, and
+// Superblocks (src/engine/checkpoint) writes it alike to each. An array that is open has three of
+// them: Assembly::winner, from which it was opened; Core::identity, a copy of that, for what never
+// changes; and Superblocks::current, which alone is up to date.
 struct Superblock {
   uint32_t version = kFormatVersion;
   Uuid array_uuid{};

@@ -1,5 +1,5 @@
-// ArrayStatus as one JSON document (`eplog status --json`, docs) and as a table for a person. Both
-// show the same facts.
+// ArrayStatus as one JSON document (`eplog status --json`, docs/status.md) and as a table for a
+// person. Both show the same facts.
 #pragma once
 
 #include <string>

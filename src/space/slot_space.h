@@ -2,7 +2,7 @@
 //
 // A slot is free, claimed (handed out, not yet described), in use, or waiting: freed by some entry
 // F, until an entry whose mark covers F is itself stable, and until nobody pins it. How many free
-// slots who must leave to others is not decided here (section 5: Admission, Committer).
+// slots who must leave to others is not decided here (section 5 has a table of who takes some).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
+#include "base/read_text.h"
+#include "cli/inspect/words.h"
 #include "tests/host/hanging_file.h"
 #include "tests/support/temp_dir.h"
 
@@ -48,6 +52,21 @@ TEST_F(RawArrays, ArrayFileThatHangsIsNamed) {
   const auto array = RawArray::Open(dir_.path().string());
   ASSERT_FALSE(array.ok());
   EXPECT_NE(array.error().message.find("does not answer"), std::string::npos);
+}
+
+TEST_F(RawArrays, WhetherFlushesAreOnTheRingsIsShown) {
+  const auto golden = std::filesystem::path(EPLOG_SOURCE_DIR) / "tests/format/golden";
+  for (const bool on_rings : {false, true}) {
+    std::fstream device(At("ssd0"), std::ios::in | std::ios::out | std::ios::binary);
+    device.seekp(static_cast<std::streamoff>(kSuperblockCopyOffset[0]));
+    device << ReadText(golden / (on_rings ? "superblock_on_rings.bin" : "superblock.bin"));
+    device.close();
+    const auto array = RawArray::Open(At("ssd0"));
+    ASSERT_TRUE(array.ok()) << array.error().message;
+    const Json copy = SuperblocksToJson(*array)[0]["copies"][0];
+    EXPECT_EQ(copy.at("base_on_rings"), Json(on_rings)) << copy.dump();
+    EXPECT_EQ(SuperblocksText(*array).find("(on the rings)") != std::string::npos, on_rings);
+  }
 }
 
 TEST_F(RawArrays, OneDevice) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the documents name exists: each function of docs/walks.md in the file that is named with it, each file and folder
-that any document links to or names by its path, each target of make.
+that any document links to or names by its path, each target of make. And docs/status.md has each field of `eplog status --json`.
 
   docs_test.py TOP
 """
@@ -40,12 +40,25 @@ def wrong_in(top, path, targets):
             yield f"make has no target {target}"
 
 
+def fields_of_status(top):
+    """Of what is written down as {"name", ...}, json["name"] or device["name"] there."""
+    names = set()
+    for file in ("src/report/status_json.cc", "include/eplog/status.h", "src/cli/status.cc"):
+        names |= set(re.findall(r'(?:\{|\w\[)"(\w+)"(?:,|\] = )', (top / file).read_text()))
+    return names
+
+
 def main():
     top = Path(sys.argv[1])
     documents = sorted([*top.glob("*.md"), *(top / "docs").glob("*.md")])
     targets = set(re.findall(r"^([a-z-]+):", (top / "Makefile").read_text(), re.M))
     steps = len(WALK_STEP.findall((top / "docs" / "walks.md").read_text()))
     wrong = [f"{path.relative_to(top)}: {what}" for path in documents for what in wrong_in(top, path, targets)]
+    status = (top / "docs" / "status.md").read_text()
+    fields = fields_of_status(top)
+    wrong += [f"docs/status.md: nothing about {field}" for field in sorted(fields) if f"`{field}`" not in status]
+    if len(fields) < 60:
+        wrong.append(f"{len(fields)} fields of the status were found: is its source still read?")
     if steps < 40:
         wrong.append(f"docs/walks.md names {steps} functions with their files: is it still read?")
     print("\n".join(wrong) or f"{len(documents)} documents, {steps} steps of walks: all that they name is there")

@@ -75,6 +75,7 @@ Json SuperblockToJson(const Superblock& superblock) {
           {"generation", superblock.generation},
           {"epoch", EpochToJson(superblock.epoch)},
           {"base", EpochToJson(superblock.base)},
+          {"base_on_rings", superblock.base_on_rings},
           {"checkpoint", PointerToJson(superblock.checkpoint)},
           {"geometry", GeometryToJson(superblock.geometry)},
           {"members", std::move(members)}};
@@ -109,8 +110,9 @@ std::string CopyText(const Superblock& superblock) {
                           MemberStateName(superblock.members[i].state));
     }
   }
-  return fmt::format("generation {}, epoch {}, base {}, {}{}", superblock.generation,
+  return fmt::format("generation {}, epoch {}, base {}{}, {}{}", superblock.generation,
                      EpochText(superblock.epoch), EpochText(superblock.base),
+                     superblock.base_on_rings ? " (on the rings)" : "",
                      pointer.generation == 0
                          ? "no checkpoint"
                          : fmt::format("checkpoint {} at block {} of {}", pointer.generation,

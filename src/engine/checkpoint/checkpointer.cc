@@ -189,7 +189,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   run.full = full;
   run.generation = superblocks_.current().checkpoint.generation + 1;
   run.random = core_.random.Next();
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   run.ssd_mask = ChooseSsds(run.generation);
   for (uint8_t i = 0; i < core_.geometry.n; ++i) {
     uint64_t& from = core_.has_checkpoint_from[i];

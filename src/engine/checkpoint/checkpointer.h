@@ -68,7 +68,7 @@ class Checkpointer {
     bool full = false;
     CheckpointPointer pointer;
     std::vector<RunDescriptor> runs;
-    uint64_t states = 0;  // of the devices, when its SSDs were chosen
+    StatesNumber states = 0;  // of the devices, when its SSDs were chosen
   };
   [[nodiscard]] bool TakeIncremental(CheckpointKind kind) const;
   [[nodiscard]] uint64_t ChooseSsds(uint64_t generation) const;

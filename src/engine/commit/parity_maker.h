@@ -25,7 +25,7 @@ class ParityMaker {
     std::vector<RowWord> old_words;             // n, as the parity covers them
     std::vector<RowWord> words;                 // n: the data words as the row will say
     std::array<uint64_t, kMaxSsds> versions{};  // by data position: the pending version taken, or 0
-    uint64_t states = 0;                        // DeviceStates::number when all that was looked up
+    StatesNumber states = 0;                    // DeviceStates::number when all that was looked up
     [[nodiscard]] bool takes(uint32_t index) const { return versions[index] != 0; }
   };
   // m chunks into `parity`; all slots of the change are pinned by the caller. What cannot be read

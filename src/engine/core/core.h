@@ -69,8 +69,9 @@ struct Core {
   OpenOptions options;
   EngineHooks no_hooks;
   EngineHooks& hooks;
-  Superblock identity;  // array UUID, geometry, name, journal mode; its per-device fields mean
-                        // nothing here
+  // Array UUID, geometry, name, journal mode. What is of a device means nothing here, and epoch,
+  // base, members and checkpoint are those of before the opening.
+  Superblock identity;
   const Geometry& geometry;
   const ContentChecksum checksum;
   BufferPool pool;

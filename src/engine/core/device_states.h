@@ -15,6 +15,9 @@
 
 namespace eplog {
 
+// Which states those are: counted up by every change, no mask.
+using StatesNumber = uint64_t;
+
 class DeviceStates {
  public:
   // Both outlive it.
@@ -29,10 +32,10 @@ class DeviceStates {
   [[nodiscard]] bool changing() const { return changing_; }
   // The number of the states as they are now: every change counts it up, and what was chosen under
   // another is not described any more.
-  [[nodiscard]] uint64_t number() const { return number_; }
+  [[nodiscard]] StatesNumber number() const { return number_; }
   // A slot of this SSD, or a place of this log device, that was chosen under the states of that
   // number is still what was chosen: the device has been there all the time.
-  [[nodiscard]] bool IsCurrent(DeviceIndex device, uint64_t chosen_under) const {
+  [[nodiscard]] bool IsCurrent(DeviceIndex device, StatesNumber chosen_under) const {
     return members_.live(device) && changed_at_[device.value] <= chosen_under;
   }
 

@@ -41,7 +41,7 @@ class [[nodiscard]] Grant {
   uint64_t claimed_ = 0;  // mask
   uint64_t owing_ = 0;    // mask: SSDs on which a commit of this will owe a slot
   uint64_t blocks_ = 0;
-  uint64_t states_ = 0;  // device states when admitted
+  StatesNumber states_ = 0;  // device states when admitted
   bool admitted_ = false;
 };
 
@@ -69,7 +69,7 @@ class Admission {
   void Refuse(const Error& error);
 
   // Nothing that was admitted under earlier device states than these is on its way.
-  [[nodiscard]] bool NoneBefore(uint64_t states) const {
+  [[nodiscard]] bool NoneBefore(StatesNumber states) const {
     return granted_.empty() || granted_.begin()->first >= states;
   }
 
@@ -105,12 +105,12 @@ class Admission {
   Appender& appender_;
   AsyncMutex turn_;
   bool waiting_ = false;
-  Need need_;                               // of who waits
-  uint64_t next_ticket_ = 0;                // of who comes to wait
-  uint64_t refused_tickets_ = 0;            // those below
-  Error refusal_;                           // for these
-  std::map<uint64_t, uint64_t> granted_;    // grants on their way, by device states
-  std::array<uint32_t, kMaxSsds> owing_{};  // by SSD, of requests on their way
+  Need need_;                                 // of who waits
+  uint64_t next_ticket_ = 0;                  // of who comes to wait
+  uint64_t refused_tickets_ = 0;              // those below
+  Error refusal_;                             // for these
+  std::map<StatesNumber, uint64_t> granted_;  // grants on their way, by device states
+  std::array<uint32_t, kMaxSsds> owing_{};    // by SSD, of requests on their way
 };
 
 }  // namespace eplog

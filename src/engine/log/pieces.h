@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "engine/core/device_states.h"
 #include "eplog/event_loop.h"
 #include "eplog/status.h"
 #include "format/entry.h"
@@ -49,7 +50,7 @@ struct ChunkWrite {
   SlotWord word;  // claimed slot, or `absent`
   uint32_t crc = 0;
   const std::byte* data = nullptr;
-  uint64_t states = 0;  // set by Submit
+  StatesNumber states = 0;  // set by Submit
   Completion completion;
 };
 
@@ -69,7 +70,7 @@ struct RecordWrite {
   std::vector<SlotWrite> writes;
   // Taken under these device states (DeviceStates::number): under others it is not described, but
   // ends with kBusy.
-  std::optional<uint64_t> states;
+  std::optional<StatesNumber> states;
   uint64_t promised = 1;  // log blocks; what exceeds the entry's is held until it is applied
   Completion completion;
   size_t max_bytes = 0;           // set by Submit

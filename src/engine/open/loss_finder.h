@@ -42,7 +42,7 @@ class LossFinder {
   // Of a log stripe, under these device states.
   struct Known {
     uint64_t sequence = 0;
-    uint64_t states = 0;
+    StatesNumber states = 0;
     uint64_t lost = 0;
   };
   std::unordered_map<LogStripeId, Known> known_;

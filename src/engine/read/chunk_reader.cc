@@ -46,7 +46,7 @@ void Pins::Release() {
 
 // While the array is being opened this looks at what was last written before a crash: torn writes
 // are no fault of their devices. Nor is it one of who joined meanwhile, who was never given that.
-void ChunkReader::Blame(DeviceIndex device, uint64_t states) {
+void ChunkReader::Blame(DeviceIndex device, StatesNumber states) {
   if (appender_ != nullptr && core_.devices().IsCurrent(device, states)) {
     core_.members.CountCorrupt(device);
   }
@@ -58,8 +58,8 @@ void ChunkReader::NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word) 
   }
 }
 
-Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, uint64_t states,
-                                   std::span<std::byte> into) {
+Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
+                                   StatesNumber states, std::span<std::byte> into) {
   if (word.is_zero() || (word.is_absent() && core_.canary(Canary::kAbsentIsZero))) {
     std::memset(into.data(), 0, into.size());
     co_return OkStatus();
@@ -84,7 +84,7 @@ Task<Status> ChunkReader::ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc,
 Task<Status> ChunkReader::ReadLogChunk(uint32_t j, uint64_t place, uint32_t crc,
                                        std::span<std::byte> into) {
   const DeviceIndex log = core_.geometry.LogDevice(j);
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   EPLOG_CO_AWAIT(ReadLog(core_.members, core_.geometry, log, place, into));
   if (core_.checksum(into) != crc) {
     if (place >= core_.devices().has_log_from(log)) {
@@ -129,7 +129,7 @@ Task<Status> ChunkReader::ReadLatest(ChunkIndex chunk, std::span<std::byte> into
     }
     NoteWrong(core_.geometry.StripeOf(chunk), core_.geometry.SsdOf(chunk), found.word);
     const Seen seen = See(chunk);
-    const uint64_t states = core_.devices().number();
+    const StatesNumber states = core_.devices().number();
     Task<Status> decode = DecodeLatest(chunk, into);
     const Status decoded = co_await decode;
     // One log device may have come back while the other went, and one of them was always there.
@@ -191,7 +191,7 @@ Task<Status> ChunkReader::DecodeCommitted(ChunkIndex chunk, std::span<std::byte>
 }
 
 Task<Status> ChunkReader::ReadRow(StripeIndex stripe, std::span<const RowWord> words,
-                                  uint64_t states, std::span<const std::span<std::byte>> data,
+                                  StatesNumber states, std::span<const std::span<std::byte>> data,
                                   uint64_t* rebuilt) {
   const Geometry& g = core_.geometry;
   uint64_t bad = 0;

@@ -49,13 +49,13 @@ class ChunkReader {
 
   // One slot, checked against its CRC. kCorrupt, kIo or kDeviceFailed if it cannot be had directly.
   // `states`: DeviceStates::number when the word was looked up; who joined since is not to blame.
-  Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, uint64_t states,
+  Task<Status> ReadSlot(DeviceIndex ssd, SlotWord word, uint32_t crc, StatesNumber states,
                         std::span<std::byte> into);
 
   // All k data chunks of a row whose words are given (n of them; looked up under `states` and
   // pinned by the caller), decoding what is missing. data[i] is written. `rebuilt`, if given, gets
   // the positions (data and parity) that were not readable.
-  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words, uint64_t states,
+  Task<Status> ReadRow(StripeIndex stripe, std::span<const RowWord> words, StatesNumber states,
                        std::span<const std::span<std::byte>> data, uint64_t* rebuilt = nullptr);
 
   // All members of a log stripe, decoding what is missing (just looked up, and pinned by the
@@ -77,7 +77,7 @@ class ChunkReader {
   Task<Status> DecodeLatest(ChunkIndex chunk, std::span<std::byte> into);
   Task<Status> DecodePending(ChunkIndex chunk, LogStripeId id, std::span<std::byte> into);
   Task<Status> DecodeCommitted(ChunkIndex chunk, std::span<std::byte> into);
-  void Blame(DeviceIndex device, uint64_t states);
+  void Blame(DeviceIndex device, StatesNumber states);
   void NoteWrong(StripeIndex stripe, DeviceIndex ssd, SlotWord word);
 
   Core& core_;

@@ -25,9 +25,9 @@ class RowBatch {
     StripeIndex stripe;
     uint32_t first_parity_ssd = 0;
     std::array<RowWord, kMaxSsds> words{};
-    uint64_t states = 0;  // DeviceStates::number when these were looked up
-    uint64_t valid = 0;   // mask of positions: the content is here, and its CRC is right
-    uint64_t bad = 0;     // there is a device that should have it, and it is wrong or unreadable
+    StatesNumber states = 0;  // DeviceStates::number when these were looked up
+    uint64_t valid = 0;       // mask of positions: the content is here, and its CRC is right
+    uint64_t bad = 0;  // there is a device that should have it, and it is wrong or unreadable
   };
 
   void Add(StripeIndex stripe);

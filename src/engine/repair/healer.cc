@@ -209,7 +209,7 @@ Task<Status> Healer::TryHealRow(StripeIndex stripe, uint64_t& ssds, Outcome& out
   EPLOG_CO_AWAIT(admission_.Admit(grant, {.ssds = ssds, .blocks = RowMender::Blocks(1, g.n)}));
   Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
   const KeyedLocks::Guard lock = co_await locking;
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   RowBatch batch(core_, reader_, 1);
   batch.Add(stripe);
   Task<void> reading = batch.ReadAll();

@@ -110,14 +110,14 @@ class Healer {
   // that is read again and again is one. Under DeviceStates::number, for its successor begins anew.
   struct WrongChunks {
     uint64_t count = 0;
-    uint64_t states = 0;
+    StatesNumber states = 0;
   };
   std::array<WrongChunks, kMaxDevices> wrong_chunks_{};
   // How often something of each device was wrong, whoever met it, when a scrub began; and
   // DeviceStates::number then, for its successor begins anew.
   struct Met {
     std::array<uint64_t, kMaxDevices> wrong{};
-    uint64_t states = 0;
+    StatesNumber states = 0;
   };
   Met before_scrub_;  // the one that is at work
   Met mended_;        // the last one that left nothing wrong

@@ -215,7 +215,7 @@ MemberState Membership::StateOf(DeviceIndex device) const {
 // The new epoch first, then that it has opened: only when every device that it calls live bears it,
 // or one that missed it could come back and make it invalid.
 Task<Status> Membership::WriteDown() {
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   const Epoch epoch{NextEpoch(), core_.random.Next()};
   std::vector<MemberEntry> members = superblocks_.current().members;
   for (uint8_t i = 0; i < members.size(); ++i) {

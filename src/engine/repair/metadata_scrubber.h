@@ -58,7 +58,7 @@ class MetadataScrubber {
   const bool* closing_ = nullptr;
   CheckpointPointer pointer_;
   CheckpointRoot root_;
-  uint64_t states_ = 0;
+  StatesNumber states_ = 0;
   bool read_all_ = false;
   std::vector<size_t> in_superblocks_;
   std::vector<size_t> elsewhere_;

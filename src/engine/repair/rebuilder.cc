@@ -129,7 +129,7 @@ Task<Status> Rebuilder::Pass() {
     committed = co_await committing;
   }
   const uint64_t verifying = core_.devices().unverified();
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   skipped_ = false;
   verified_chunks_ = 0;
   // What is committed later may have lain there unverified.
@@ -264,7 +264,7 @@ Task<Status> Rebuilder::RebuildBatch(std::vector<StripeIndex> stripes) {
     Task<KeyedLocks::Guard> locking = writer_.rows.Lock(stripe.value);
     locks.push_back(co_await locking);
   }
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   RowBatch batch(core_, reader_, stripes.size());
   std::vector<uint64_t> doubtful;
   for (const StripeIndex stripe : stripes) {

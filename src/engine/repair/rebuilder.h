@@ -106,15 +106,15 @@ class Rebuilder {
   bool skipped_ = false;         // in this pass: something could not be looked at or mended
   // Rows that could not be decoded, as they were then.
   std::map<uint32_t, std::vector<RowWord>> stuck_;
-  std::set<uint32_t> told_;      // of which that was said
-  uint64_t stuck_chunks_ = 0;    // that are left in these, after a pass
-  uint64_t stuck_states_ = 0;    // `states` when the first of them was met
-  uint64_t stuck_retry_us_ = 0;  // when they are all tried again,
-  uint64_t stuck_wait_us_ = 0;   // and how long that was
+  std::set<uint32_t> told_;        // of which that was said
+  uint64_t stuck_chunks_ = 0;      // that are left in these, after a pass
+  StatesNumber stuck_states_ = 0;  // `states` when the first of them was met
+  uint64_t stuck_retry_us_ = 0;    // when they are all tried again,
+  uint64_t stuck_wait_us_ = 0;     // and how long that was
   // Rows of which everything was right while `states` was this, and nothing old was pending: not
   // read again in the next pass. Empty: not known of any.
   std::vector<bool> verified_;
-  uint64_t verified_states_ = 0;
+  StatesNumber verified_states_ = 0;
   uint64_t verified_chunks_ = 0;                       // in this pass, or before it
   uint64_t rebuilt_bytes_ = 0;                         // since something is joining
   std::deque<std::pair<uint64_t, uint64_t>> samples_;  // loop time, rebuilt bytes

@@ -7,7 +7,7 @@ namespace eplog {
 namespace {
 
 struct Mending {
-  uint64_t states = 0;       // when the rows were read
+  StatesNumber states = 0;   // when the rows were read
   Grant* granted = nullptr;  // what slots are taken from; null: from those that are free
   std::vector<std::unique_ptr<RecordWrite>> records;
   std::vector<RowBatch::Place> places;
@@ -15,7 +15,7 @@ struct Mending {
 };
 
 // None where the only ones left are for commits: its turn comes again.
-SlotWord TakeSlot(Core& core, DeviceIndex ssd, uint64_t states, Grant* granted) {
+SlotWord TakeSlot(Core& core, DeviceIndex ssd, StatesNumber states, Grant* granted) {
   if (!core.devices().IsCurrent(ssd, states)) {
     return SlotWord::Absent();
   }
@@ -54,7 +54,7 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, Mend
 }
 
 // Its slots are given back: nothing describes them.
-void GiveUp(Core& core, const RecordWrite& record, uint64_t states) {
+void GiveUp(Core& core, const RecordWrite& record, StatesNumber states) {
   for (const RowChange& change : record.row->changes) {
     const DeviceIndex ssd = core.geometry.SsdOf(record.row->stripe, change.index);
     if (core.devices().IsCurrent(ssd, states)) {
@@ -71,7 +71,7 @@ uint64_t RowMender::Blocks(uint64_t rows, uint32_t chunks) {
 }
 
 Task<Result<uint64_t>> RowMender::Mend(RowBatch& batch, std::span<const uint64_t> masks,
-                                       uint64_t states, Grant* granted) {
+                                       StatesNumber states, Grant* granted) {
   Mending mending;
   mending.states = states;
   mending.granted = granted;

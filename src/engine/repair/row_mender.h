@@ -26,7 +26,7 @@ class RowMender {
   // can spare is left out, and so is one whose SSD changed since `states`. Slots that were admitted
   // into `granted` are taken instead. The chunks that were mended; an error if the array has
   // stopped, or kBusy if devices changed meanwhile.
-  Task<Result<uint64_t>> Mend(RowBatch& batch, std::span<const uint64_t> masks, uint64_t states,
+  Task<Result<uint64_t>> Mend(RowBatch& batch, std::span<const uint64_t> masks, StatesNumber states,
                               Grant* granted = nullptr);
 
  private:

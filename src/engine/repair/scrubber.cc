@@ -198,7 +198,7 @@ Task<Status> Scrubber::ScrubBatch(std::vector<StripeIndex> stripes) {
 
 // The words of one instant, pinned: no lock is needed to compare what they name.
 Task<void> Scrubber::CheckBatch(std::vector<StripeIndex> stripes, std::vector<WrongRow>& wrong) {
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   RowBatch batch(core_, reader_, stripes.size());
   for (const StripeIndex stripe : stripes) {
     batch.Add(stripe);
@@ -301,7 +301,7 @@ Task<Status> Scrubber::ScrubLogStripe(Span stripe) {
 struct Scrubber::LogStripe {
   Span span;
   LogStripeView view;
-  uint64_t states = 0;                       // DeviceStates::number when it was looked up
+  StatesNumber states = 0;                   // DeviceStates::number when it was looked up
   std::vector<Buffer> chunks;                // members, then log chunks
   std::vector<std::optional<size_t>> found;  // by member: its finding
   uint64_t valid = 0;
@@ -334,7 +334,7 @@ Task<void> Scrubber::CheckLogStripe(Span span, Wrong& wrong) {
   }
   Task<void> members = CheckMembers(stripe, wrong);
   co_await members;
-  uint64_t states = 0;
+  StatesNumber states = 0;
   do {
     states = core_.devices().number();
     ForgetLostSsds(stripe);
@@ -386,7 +386,7 @@ Task<void> Scrubber::CheckLogChunks(LogStripe& stripe, Wrong& wrong) {
     if (!core_.members.live(log)) {
       continue;
     }
-    const uint64_t states = core_.devices().number();
+    const StatesNumber states = core_.devices().number();
     if (core_.devices().IsJoining(log) || stripe.view.place < core_.devices().has_log_from(log)) {
       // One that joined lacks what was logged before, until that is committed: nothing is wrong.
       if (!all) {

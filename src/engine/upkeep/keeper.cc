@@ -169,7 +169,7 @@ Task<void> Keeper::RefuseForAWhile(const Error& error, int fruitless) {
   }
   const uint64_t rest = kLongRetryUs << std::min(fruitless - kTries, kMostDoublings);
   const uint64_t until = core_.loop.NowUs() + rest;
-  const uint64_t states = core_.devices().number();
+  const StatesNumber states = core_.devices().number();
   const uint64_t applied = appender_.applied().sequence;
   do {
     admission_.Refuse(error);
