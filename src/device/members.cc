@@ -140,7 +140,7 @@ void MemberSet::Join(DeviceIndex index, Device& device) {
   devices_[index.value] = &device;
   ++joined_[index.value];
   counters_[index.value] = {};
-  flush_failed_ &= ~(uint64_t{1} << index.value);
+  flush_failures_.erase(index.value);
   failed_ &= ~(uint64_t{1} << index.value);
 }
 
@@ -185,9 +185,10 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
   if (!live(device)) {
     co_return NotLive(device);
   }
-  if ((flush_failed_ >> device.value & 1) != 0) {
-    // I7: what an earlier flush lost, a later one that succeeds would pretend to have kept.
-    co_return NotLive(device);
+  if (const auto failed = flush_failures_.find(device.value); failed != flush_failures_.end()) {
+    // I7: what an earlier flush lost, a later one that succeeds would pretend to have kept. One that
+    // found no space is no loss, which nobody would be told of: whoever flushes beside it fails too.
+    co_return Fail(failed->second);
   }
   if (before_io_) {
     before_io_(device, IoKind::kFlush);
@@ -207,9 +208,11 @@ Task<Status> MemberSet::Flush(DeviceIndex device) {
     if (devices_[device.value] == asked.device) {
       asked = Ask(device);  // out and back meanwhile: what it lost may be of what came since (I7)
     }
-    flush_failed_ |= IsReplaced(asked) ? 0 : uint64_t{1} << device.value;
     ++CountersOf(asked).write_errors;
     Failed(asked, status.error());
+    if (!IsReplaced(asked)) {
+      flush_failures_.emplace(device.value, status.error());
+    }
   }
   co_return status;
 }

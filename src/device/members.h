@@ -141,8 +141,8 @@ class MemberSet {
   OnLoss on_loss_;
   bool drop_flushes_ = false;
   bool retry_flushes_ = false;
-  uint64_t flush_failed_ = 0;  // mask (I7)
-  uint64_t failed_ = 0;        // mask
+  std::map<uint8_t, Error> flush_failures_;  // by device (I7)
+  uint64_t failed_ = 0;                      // mask
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 

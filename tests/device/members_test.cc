@@ -216,5 +216,19 @@ TEST_F(Members, ReadsSeeAnOverlayWithoutAnyWrite) {
   EXPECT_TRUE(test::Same(over, Pool().GetZeroed(4096))) << "another device is not touched";
 }
 
+// No device is lost by that: who flushes it meanwhile, of whom the array does not know yet that it
+// has to stop, must not be told that all is well.
+TEST_F(Members, AFlushThatFoundNoSpaceFailsForAll) {
+  members_.TakeLosses([](DeviceIndex, const Error&) { FAIL() << "it is no loss"; });
+  last_.Add({.kinds = MaskOf(RequestKind::kFlush), .code = ErrorCode::kNoSpace});
+  for (int i = 0; i < 2; ++i) {
+    const Status flushed = Await(loop_, members_.FlushMask(members_.live_mask()));
+    ASSERT_FALSE(flushed.ok()) << i;
+    EXPECT_EQ(flushed.error().code, ErrorCode::kNoSpace);
+  }
+  EXPECT_EQ(counting_.counters().flushes, 0U) << "it is never repeated";
+  EXPECT_TRUE(members_.live(kLast));
+}
+
 }  // namespace
 }  // namespace eplog

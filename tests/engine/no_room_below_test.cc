@@ -1,0 +1,65 @@
+// A device finds no space for what it should keep: that is no loss of the device. The array stops,
+// and until it does nobody is told that what it should keep is kept.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/small_array.h"
+
+namespace eplog {
+namespace {
+
+constexpr uint32_t kSsdCount = 4;
+constexpr uint32_t kFull = 1;  // the SSD without space
+constexpr uint32_t kSlow = 2;
+constexpr uint64_t kSlowUs = 1'000'000;
+
+class NoRoomBelow : public ::testing::Test {
+ protected:
+  static ArrayShape Shape() {
+    ArrayShape shape = SmallShape(kSsdCount, 1);
+    shape.ssd_delays = kSsdDelays;
+    shape.log_delays = kLogDelays;
+    return shape;
+  }
+  std::optional<Status> checkpointed_;  // before the array, in which it is written
+  SmallArray test_{Shape()};
+  Random random_{1};
+};
+
+// A checkpoint's flushes are on their way: one has found no space, another takes long.
+TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
+  constexpr uint64_t kSize = 16 * 4096;
+  const VolumeId volume = test_.CreateVolume("v", kSize);
+  ASSERT_TRUE(test_.Write(volume, 0, RandomBytes(random_, kSize)).ok());
+  ASSERT_TRUE(test_.Flush().ok());
+  DeviceDelays slow = kSsdDelays;
+  slow.flush_us = kSlowUs;
+  test_.delayed(kSlow).set_delays(slow);
+  test_.faulty(kFull).Add({.kinds = MaskOf(RequestKind::kFlush), .code = ErrorCode::kNoSpace});
+  test_.loop.Spawn([](Task<Status> writing, std::optional<Status>* out) -> Task<void> {
+    *out = co_await writing;
+  }(test_.array->Checkpoint(CheckpointKind::kFull), &checkpointed_));
+  for (int i = 0; i < 100'000 && test_.array->GetStatus().devices[kFull].write_errors == 0; ++i) {
+    test_.Sleep(10);
+  }
+  ASSERT_EQ(test_.array->GetStatus().devices[kFull].write_errors, 1U);
+  ASSERT_FALSE(checkpointed_) << "it waits for the slow one";
+  // Each chunk: some lie on the SSD without space.
+  test_.delayed(kSlow).set_delays(kSsdDelays);
+  const Status written = test_.Write(volume, 0, RandomBytes(random_, kSize));
+  EXPECT_FALSE(written.ok() && test_.Flush().ok());
+  test_.Sleep(2 * kSlowUs);
+  ASSERT_TRUE(checkpointed_);
+  EXPECT_FALSE(checkpointed_->ok());
+  const ArrayStatus status = test_.array->GetStatus();
+  EXPECT_EQ(status.state, ArrayState::kFailed);
+  EXPECT_EQ(status.devices[kFull].state, DeviceState::kOk);
+  test_.Kill();
+}
+
+}  // namespace
+}  // namespace eplog
