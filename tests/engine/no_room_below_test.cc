@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kSsdCount = 4;
 constexpr uint32_t kFull = 1;  // the SSD without space
-constexpr uint32_t kSlow = 2;
 constexpr uint64_t kSlowUs = 1'000'000;
 
 class NoRoomBelow : public ::testing::Test {
@@ -25,12 +24,20 @@ class NoRoomBelow : public ::testing::Test {
     shape.log_delays = kLogDelays;
     return shape;
   }
+  void SetDelaysOfOthers(const DeviceDelays& delays) {
+    for (uint32_t i = 0; i <= kSsdCount; ++i) {
+      if (i != kFull) {
+        test_.delayed(i).set_delays(delays);
+      }
+    }
+  }
+
   std::optional<Status> checkpointed_;  // before the array, in which it is written
   SmallArray test_{Shape()};
   Random random_{1};
 };
 
-// A checkpoint's flushes are on their way: one has found no space, another takes long.
+// A checkpoint's flushes are on their way: one has found no space, the others take long.
 TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
   constexpr uint64_t kSize = 16 * 4096;
   const VolumeId volume = test_.CreateVolume("v", kSize);
@@ -38,7 +45,7 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
   ASSERT_TRUE(test_.Flush().ok());
   DeviceDelays slow = kSsdDelays;
   slow.flush_us = kSlowUs;
-  test_.delayed(kSlow).set_delays(slow);
+  SetDelaysOfOthers(slow);
   test_.faulty(kFull).Add({.kinds = MaskOf(RequestKind::kFlush), .code = ErrorCode::kNoSpace});
   test_.loop.Spawn([](Task<Status> writing, std::optional<Status>* out) -> Task<void> {
     *out = co_await writing;
@@ -47,9 +54,9 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
     test_.Sleep(10);
   }
   ASSERT_EQ(test_.array->GetStatus().devices[kFull].write_errors, 1U);
-  ASSERT_FALSE(checkpointed_) << "it waits for the slow one";
+  ASSERT_FALSE(checkpointed_) << "it waits for the slow ones";
   // Each chunk: some lie on the SSD without space.
-  test_.delayed(kSlow).set_delays(kSsdDelays);
+  SetDelaysOfOthers(kSsdDelays);
   const Status written = test_.Write(volume, 0, RandomBytes(random_, kSize));
   EXPECT_FALSE(written.ok() && test_.Flush().ok());
   test_.Sleep(2 * kSlowUs);
