@@ -9,25 +9,10 @@
 
 #include "base/random.h"
 #include "space/slot_space.h"
+#include "tests/space/ssds.h"
 
 namespace eplog {
 namespace {
-
-struct Freed {
-  DeviceIndex ssd;
-  SlotIndex slot;
-};
-
-Geometry Ssds(uint32_t n, uint32_t slots) {
-  Geometry g;
-  g.n = n;
-  g.m = 1;
-  g.chunk_bytes = 4096;
-  g.slots = slots;
-  g.stripes = slots / 2;
-  g.extent_stripes = 1;
-  return g;
-}
 
 constexpr DeviceIndex kFirst{0};
 constexpr DeviceIndex kSecond{1};

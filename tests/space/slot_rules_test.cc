@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "space/slot_space.h"
-#include "tests/space/two_ssds.h"
+#include "tests/space/ssds.h"
 
 namespace eplog {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "tests/space/two_ssds.h"
+#include "tests/space/ssds.h"
 
 namespace eplog {
 namespace {
