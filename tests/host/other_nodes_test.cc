@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,6 +124,35 @@ TEST_F(OtherNodes, OfAMemberThatHangsAreNotTaken) {
   const auto then = OpenDevice("node");
   EXPECT_TRUE(then.ok()) << then.error().message;
   EXPECT_TRUE(session_->Close().ok());
+}
+
+// What hangs is compared with what was opened, which takes a while: the array may be gone by then.
+TEST_F(OtherNodes, AreNotTakenWhenTheArrayIsGoneOnceTheyWereComparedWithWhatHangs) {
+  MemberOptions options;
+  options.io_deadline_us = 3'000'000;
+  Serve(options);
+  Injection hang;
+  hang.hang = true;
+  ASSERT_TRUE(session_->Inject(At("ssd0").string(), hang).ok());
+  Fill();
+  ASSERT_TRUE(session_->Run(array().Close()).ok());
+  dir_.WriteSparse("new", kBytes);
+  const size_t open = session_->open_devices();
+  std::optional<Result<Device*>> opening;
+  const auto begin = [](Task<Result<Device*>> task,
+                        std::optional<Result<Device*>>* into) -> Task<void> {
+    into->emplace(co_await task);
+  };
+  session_->loop().Start(
+      begin(session_->OpenDevice(At("new").string(), Identity(At("new"))), &opening));
+  ASSERT_TRUE(session_->loop().RunUntil([&] { return session_->open_devices() > open; }));
+  ASSERT_FALSE(opening) << "it is not compared";
+  session_->Release();
+  ASSERT_TRUE(session_->loop().RunUntil([&] { return opening.has_value(); }));
+  ASSERT_FALSE(opening->ok());
+  EXPECT_EQ(opening->error().code, ErrorCode::kShutdown);
+  EXPECT_NE(opening->error().message.find("is not taken"), std::string::npos)
+      << opening->error().message;
 }
 
 }  // namespace
