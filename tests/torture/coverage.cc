@@ -40,6 +40,8 @@ const char* IoKindName(IoKind kind) {
 void Coverage::AddEngine(const EngineHooks& hooks) {
   log_wraps += hooks.log_wraps;
   ring_wraps += hooks.ring_wraps;
+  flushes_without_ring_room += hooks.flushes_without_ring_room;
+  flushes_beside_full_rings += hooks.flushes_beside_full_rings;
   slot_reuses += hooks.slot_reuses;
   recovery_repairs += hooks.recovery_repairs;
   recovery_cut_entries += hooks.recovery_cut_entries;
@@ -154,6 +156,8 @@ std::string Coverage::ToString() const {
       {"chunks rebuilt", rebuilt_chunks},
       {"log wraps", log_wraps},
       {"ring wraps", ring_wraps},
+      {"flushes without ring room", flushes_without_ring_room},
+      {"  for who needs none", flushes_beside_full_rings},
       {"slot reuses", slot_reuses},
       {"repairs in recovery", recovery_repairs},
       {"entries cut", recovery_cut_entries},

@@ -80,6 +80,8 @@ struct Coverage {
   // Counted by the engine.
   uint64_t log_wraps = 0;
   uint64_t ring_wraps = 0;
+  uint64_t flushes_without_ring_room = 0;
+  uint64_t flushes_beside_full_rings = 0;
   uint64_t slot_reuses = 0;
   uint64_t recovery_repairs = 0;
   uint64_t recovery_cut_entries = 0;

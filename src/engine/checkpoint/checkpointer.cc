@@ -48,7 +48,7 @@ uint64_t Checkpointer::ChooseSsds(uint64_t generation) const {
 // behind it.
 bool Checkpointer::TakeIncremental(CheckpointKind kind) const {
   if (kind == CheckpointKind::kFull || runs_.empty() || runs_.size() >= kMaxRuns ||
-      full_epoch_ < full_since_) {
+      full_epoch_ < full_since_ || changes_taken_) {
     return false;
   }
   const uint64_t bytes = Snapshot::MaxBytes(*core_.state, false);
@@ -197,6 +197,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
   }
   run.first_block = NextBlock();
   Status status;
+  changes_taken_ = true;
   {
     Snapshot snapshot(*core_.state, full, position.sequence,
                       !full && core_.canary(Canary::kCheckpointWithoutPendings));
@@ -227,6 +228,7 @@ Task<Result<Checkpointer::Written>> Checkpointer::WritePages(const Appender::Pos
 // From now on what the older pointer named is void.
 void Checkpointer::Supersede(const Written& written, const Appender::Position& position) {
   runs_ = written.runs;
+  changes_taken_ = false;
   if (written.full) {
     full_epoch_ = position.epoch.number;
     full_covered_ = position.sequence;

@@ -100,6 +100,8 @@ class Checkpointer {
   uint64_t full_since_ = 0;          // epoch number
   uint64_t full_epoch_ = 0;          // of the newest full one that counts
   uint64_t full_covered_ = 0;        // its sequence
+  // One was written that does not count (yet): what changed before it is in no run that does.
+  bool changes_taken_ = false;
   uint64_t covered_ = 0;
   uint64_t written_blocks_ = 0;
   uint64_t written_us_ = 0;

@@ -79,6 +79,8 @@ struct EngineHooks {
   uint64_t recovery_salvaged = 0;     // chunks of these that were, and were written again
   uint64_t recovery_checkpoints = 0;  // a checkpoint of the cut took the place of the first entry
   uint64_t decoded_chunks = 0;        // reads answered from redundancy
+  uint64_t flushes_without_ring_room = 0;
+  uint64_t flushes_beside_full_rings = 0;  // of these, for who needs none
   uint64_t full_checkpoints_written = 0;
   uint64_t incremental_checkpoints_written = 0;
   uint64_t metadata_full = 0;  // an incremental checkpoint would have left no room for a full one

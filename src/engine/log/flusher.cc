@@ -82,9 +82,15 @@ Task<Status> Flusher::TryFlushTo(uint64_t sequence, Upto upto, uint64_t own_ssds
     const bool with_rings = std::exchange(wanted_rings_, false);
     const uint64_t own = std::exchange(wanted_own_, 0);
     Task<Status> once = FlushOnce(target, with_rings, own);
-    const Status status = co_await once;
+    Status status = co_await once;
+    bool no_room = !status.ok() && status.error().code == ErrorCode::kBusy;
+    if (no_room && !WantsRings(upto)) {  // others do: a checkpoint would wait for the room it makes
+      ++core_.hooks.flushes_beside_full_rings;
+      Task<Status> without = FlushOnce(target, false, own);
+      status = co_await without;
+      no_room = false;
+    }
     busy_ = false;
-    const bool no_room = !status.ok() && status.error().code == ErrorCode::kBusy;
     if (!status.ok() && !no_room) {
       core_.Stop(status.error());  // I7
     }
@@ -105,6 +111,9 @@ Task<Status> Flusher::FlushForCheckpoint(uint64_t sequence) {
   // Ring blocks on their way must have landed before their places may be used again.
   Task<Result<uint64_t>> landing = core_.rings.Written(sequence);
   const Result<uint64_t> landed = co_await landing;
+  if (!landed.ok()) {
+    core_.Stop(landed.error());  // I7
+  }
   EPLOG_CO_TRY(landed);
   Task<Status> flush = TryFlushTo(sequence, Upto::kDevices);
   co_return co_await flush;
@@ -127,6 +136,7 @@ Task<Status> Flusher::FlushOnce(uint64_t target, bool rings, uint64_t own_ssds) 
     if (packed < target) {
       // There was room when the entries were made; since then a device was lost.
       EPLOG_CHECK(core_.devices().number() != 0, "I4: no ring room for applied headers");
+      ++core_.hooks.flushes_without_ring_room;
       co_return Fail(ErrorCode::kBusy, "no room in the journal rings");
     }
     Task<Result<uint64_t>> wait = core_.rings.Written(target);

@@ -246,6 +246,30 @@ TEST_F(Checkpoints, AFullOneIsMadeOnceADeviceJoined) {
   EXPECT_FALSE(checkpointer_.FullCounts(2, later + 1));
 }
 
+TEST_F(Checkpoints, OneThatDoesNotCountTakesNothingFromTheNext) {
+  SomeOfEverything();
+  parts_.hooks.incremental_checkpoints = true;
+  ASSERT_TRUE(Checkpoint().ok());
+  parts_.WriteStripe(StripeIndex(7));
+  parts_.MakeStable();
+  for (uint8_t i = 0; i < g().n; ++i) {
+    parts_.faulty(DeviceIndex(i))
+        .Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
+  }
+  EXPECT_FALSE(parts_.Run(checkpointer_.WriteAlone(parts_.appender.applied())).ok());
+  for (uint8_t i = 0; i < g().n; ++i) {
+    parts_.faulty(DeviceIndex(i)).Clear();
+  }
+  parts_.WriteStripe(StripeIndex(6));
+  ASSERT_TRUE(Checkpoint(CheckpointKind::kIncremental).ok());
+  ExpectLoads();
+  // And the one after it builds on it.
+  parts_.WriteStripe(StripeIndex(5));
+  ASSERT_TRUE(Checkpoint(CheckpointKind::kIncremental).ok());
+  EXPECT_EQ(Root()->runs.size(), 2U);
+  ExpectLoads();
+}
+
 TEST_F(Checkpoints, OneThatCannotBeWrittenDoesNotCount) {
   SomeOfEverything();
   ASSERT_TRUE(Checkpoint().ok());

@@ -117,6 +117,22 @@ TEST_F(BesideAFlush, WhoFindsNoRingRoomWakesTheKeeperAndWaits) {
   EXPECT_EQ(kicks, 1) << "only a checkpoint makes room";
 }
 
+// It would wait for the room that only it makes.
+TEST_F(BesideAFlush, ACheckpointsFlushDoesNotShareTheWantOfRings) {
+  const uint64_t sequence = parts_.Log({parts_.Chunk(0, 0)});
+  FillRings();
+  const std::optional<Status>& checkpoint = Begin(parts_.flusher.FlushForCheckpoint(sequence));
+  const std::optional<Status>& user = Begin(parts_.flusher.FlushTo(sequence, Upto::kStable));
+  parts_.Settle();
+  ASSERT_TRUE(checkpoint);
+  EXPECT_TRUE(checkpoint->ok());
+  EXPECT_EQ(parts_.hooks.flushes_beside_full_rings, 1U);
+  EXPECT_FALSE(user) << "the checkpoint does not count yet";
+  parts_.flusher.CheckpointCounts(sequence);
+  parts_.Settle();
+  EXPECT_TRUE(user && user->ok());
+}
+
 // ---- what goes to the rings
 
 TEST_F(BesideAFlush, AFullBlockOfHeadersIsWrittenBeforeAnybodyAsks) {
@@ -253,6 +269,7 @@ TEST_F(BesideASlowWrite, ACheckpointFailsWithTheRingBlockThatWasOnItsWay) {
   parts_.Settle();
   ASSERT_TRUE(ended && !ended->ok());
   EXPECT_EQ(ended->error().code, ErrorCode::kNoSpace);
+  EXPECT_TRUE(parts_.core.stop_error) << "or it would be tried again for ever";
 }
 
 }  // namespace
