@@ -140,6 +140,7 @@ void MemberSet::Join(DeviceIndex index, Device& device) {
   devices_[index.value] = &device;
   ++joined_[index.value];
   counters_[index.value] = {};
+  flushing_[index.value] = std::make_shared<AsyncMutex>(loop_);  // nobody waits for its predecessor
   flush_failures_.erase(index.value);
   failed_ &= ~(uint64_t{1} << index.value);
 }
@@ -182,6 +183,10 @@ Task<Status> MemberSet::Discard(DeviceIndex device, uint64_t offset_bytes, uint6
 }
 
 Task<Status> MemberSet::Flush(DeviceIndex device) {
+  // One after the other: of several at once the kernel may tell one alone that something was lost.
+  const std::shared_ptr<AsyncMutex> flushing = flushing_[device.value];
+  Task<AsyncMutex::Guard> waiting = flushing->Lock();
+  const AsyncMutex::Guard turn = co_await waiting;
   if (!live(device)) {
     co_return NotLive(device);
   }

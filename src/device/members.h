@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "device/io_kind.h"
 #include "eplog/device.h"
 #include "eplog/event_loop.h"
+#include "runtime/sync.h"
 
 namespace eplog {
 
@@ -62,6 +64,9 @@ class MemberSet {
       : loop_(loop), devices_(std::move(devices)) {
     counters_.resize(devices_.size());
     joined_.resize(devices_.size());
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      flushing_.push_back(std::make_shared<AsyncMutex>(loop));
+    }
   }
 
   void set_before_io(BeforeIo hook) { before_io_ = std::move(hook); }
@@ -141,8 +146,9 @@ class MemberSet {
   OnLoss on_loss_;
   bool drop_flushes_ = false;
   bool retry_flushes_ = false;
-  std::map<uint8_t, Error> flush_failures_;  // by device (I7)
-  uint64_t failed_ = 0;                      // mask
+  std::vector<std::shared_ptr<AsyncMutex>> flushing_;  // by device
+  std::map<uint8_t, Error> flush_failures_;            // the same (I7)
+  uint64_t failed_ = 0;                                // mask
   std::map<std::pair<uint8_t, uint64_t>, Buffer> overlay_;
 };
 

@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "device/forwarding_device.h"
 #include "device/memory_device.h"
 #include "device/wrappers.h"
+#include "runtime/sync.h"
 #include "runtime/virtual_loop.h"
 #include "tests/device/device_util.h"
 
@@ -228,6 +233,99 @@ TEST_F(Members, AFlushThatFoundNoSpaceFailsForAll) {
   }
   EXPECT_EQ(counting_.counters().flushes, 0U) << "it is never repeated";
   EXPECT_TRUE(members_.live(kLast));
+}
+
+// Answers flushes when it is told to.
+class Answering final : public ForwardingDevice {
+ public:
+  Answering(EventLoop& loop, Device& below) : ForwardingDevice(below), changed_(loop) {}
+  Task<Status> Flush() override {
+    const size_t number = asked_++;
+    while (answers_.size() <= number) {
+      co_await changed_.Wait();
+    }
+    co_return answers_[number] ? Status(Fail(*answers_[number], "as told")) : OkStatus();
+  }
+  void Answer(std::optional<ErrorCode> failure = std::nullopt) {
+    answers_.push_back(failure);
+    changed_.NotifyAll();
+  }
+  [[nodiscard]] size_t asked() const { return asked_; }
+
+ private:
+  Event changed_;
+  size_t asked_ = 0;
+  std::vector<std::optional<ErrorCode>> answers_;  // nothing: it is well
+};
+
+class FlushesBeside : public Members {
+ protected:
+  std::optional<Status>& Begin() {
+    std::optional<Status>& ended = ended_.emplace_back();
+    loop_.Spawn([](Task<Status> flush, std::optional<Status>* out) -> Task<void> {
+      *out = co_await flush;
+    }(beside_.Flush(kLast), &ended));
+    Settle();
+    return ended;
+  }
+  void Settle() {
+    static_cast<void>(loop_.RunUntil([] { return false; }));
+  }
+
+  Answering answering_{loop_, memory_};
+  MemberSet beside_{loop_, {&first_, nullptr, &answering_}};
+  std::deque<std::optional<Status>> ended_;
+};
+
+// The kernel tells of what it lost once, whoever asked first: no other is to ask meanwhile and be
+// told that all is well.
+TEST_F(FlushesBeside, OfOneDeviceGoOneAfterTheOther) {
+  const std::optional<Status>& one = Begin();
+  const std::optional<Status>& two = Begin();
+  const std::optional<Status>& three = Begin();
+  EXPECT_EQ(answering_.asked(), 1U);
+  answering_.Answer();
+  Settle();
+  EXPECT_TRUE(one && one->ok());
+  EXPECT_FALSE(two);
+  EXPECT_EQ(answering_.asked(), 2U);
+  answering_.Answer(ErrorCode::kNoSpace);
+  Settle();
+  ASSERT_TRUE(two && three);
+  EXPECT_FALSE(two->ok());
+  ASSERT_FALSE(three->ok());
+  EXPECT_EQ(three->error().code, ErrorCode::kNoSpace);
+  EXPECT_EQ(answering_.asked(), 2U) << "it is never repeated";
+}
+
+TEST_F(FlushesBeside, OfADeviceThatIsLostMeanwhileAskNobody) {
+  beside_.TakeLosses([](DeviceIndex, const Error&) {});
+  Begin();
+  const std::optional<Status>& two = Begin();
+  Error lost;
+  lost.code = ErrorCode::kDeviceFailed;
+  beside_.Lose(kLast, lost);
+  answering_.Answer();
+  Settle();
+  ASSERT_TRUE(two);
+  EXPECT_FALSE(two->ok());
+  EXPECT_EQ(answering_.asked(), 1U);
+}
+
+// Its predecessor may not answer for a long time.
+TEST_F(FlushesBeside, OfASuccessorDoNotWaitForItsPredecessor) {
+  beside_.TakeLosses([](DeviceIndex, const Error&) {});
+  const std::optional<Status>& hangs = Begin();
+  Error lost;
+  lost.code = ErrorCode::kDeviceFailed;
+  beside_.Lose(kLast, lost);
+  beside_.Join(kLast, first_);
+  const std::optional<Status>& two = Begin();
+  EXPECT_TRUE(two && two->ok());
+  EXPECT_FALSE(hangs);
+  answering_.Answer();
+  Settle();
+  EXPECT_TRUE(hangs);
 }
 
 }  // namespace
