@@ -1,6 +1,7 @@
 // Journal mode `log`: in which words an opening says that it needs the log devices, and which.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,17 @@ class LogModeWords : public ::testing::Test {
     ASSERT_TRUE(test_->Write(volume, 7 * kChunk, RandomBytes(random, kChunk)).ok());
     ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
   }
+  void ChangeSuperblocks(const std::function<void(Superblock&)>& change) {
+    for (uint32_t i = 0; i < kSsdCount + kParity; ++i) {
+      for (const uint64_t offset : kSuperblockCopyOffset) {
+        const auto copy = test_->memory(i).bytes().subspan(offset, kSuperblockCopyBytes);
+        auto superblock = DecodeSuperblock(copy);
+        ASSERT_TRUE(superblock.ok());
+        change(*superblock);
+        EncodeSuperblock(*superblock, copy);
+      }
+    }
+  }
   void MakeLogUnreadable(uint32_t j) {
     const auto superblock =
         DecodeSuperblock(test_->memory(kSsdCount + j).bytes().first(kSuperblockCopyBytes));
@@ -60,10 +72,10 @@ class LogModeWords : public ::testing::Test {
     EXPECT_EQ(opened.error().code, ErrorCode::kTooManyFailures);
     EXPECT_EQ(opened.error().message, words);
   }
-  static std::string Needed(const std::string& names) {
-    return "in journal mode 'log' what was flushed last may be only on the log devices, and none "
-           "is there: bring back " +
-           names;
+  static std::string Needed(const std::string& names, const char* who = "none is there") {
+    return std::string(
+               "in journal mode 'log' what was flushed last may be only on the log devices, and ") +
+           who + ": bring back " + names;
   }
   static std::string Unread(const std::string& name) {
     return name +
@@ -110,6 +122,44 @@ TEST_F(LogModeWords, NameThoseThatCannotBeRead) {
   const auto report = RunTask(test_->loop, (*forced)->FindLost());
   ASSERT_TRUE(report.ok());
   EXPECT_NE(report->log_damage.find(Unread("log0")), std::string::npos) << report->log_damage;
+}
+
+// It has none of what was flushed before it joined, unless the rings had that.
+TEST_F(LogModeWords, NameThoseForWhichASuccessorDoesNotStand) {
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
+  ASSERT_TRUE(
+      RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]))
+          .ok());
+  test_->Kill();
+  {
+    const auto opened = Open({1}, 0, /*force=*/true);
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_EQ((*opened)->GetStatus().stopped_because, "");
+  }
+  ChangeSuperblocks([](Superblock& superblock) {
+    superblock.members[kSsdCount].state = MemberState::kJoining;
+    superblock.base_on_rings = false;
+  });
+  const std::string had = "those that had it are not there";
+  ExpectRefused(Open({1}), Needed("log1", had.c_str()) +
+                               ", or give that up by mounting --without each of them" + kByForce);
+  EXPECT_TRUE(Open({1}, 0b10).ok());
+}
+
+// As when it has nothing to say where the log ends: it was not there yet.
+TEST_F(LogModeWords, NameAnUnreadableOneForWhichASuccessorDoesNotStand) {
+  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
+  ASSERT_TRUE(
+      RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]))
+          .ok());
+  test_->Kill();
+  ChangeSuperblocks([](Superblock& superblock) {
+    superblock.base_on_rings = false;
+    // No entry of its epoch has come.
+    superblock.members[kSsdCount].joined = superblock.epoch.number + 1;
+  });
+  MakeLogUnreadable(1);
+  ExpectRefused(Open({}), Unread("log1") + kByForce);
 }
 
 }  // namespace

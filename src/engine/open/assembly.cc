@@ -447,10 +447,15 @@ std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
   const Geometry& g = winner.geometry;
   std::string relied_on;
   bool all_given_up = true;
+  bool joined = false;
   for (uint32_t j = 0; j < g.m; ++j) {
     const DeviceIndex log = g.LogDevice(j);
     if (assembly.devices[log.value] != nullptr) {
-      return "";
+      if (winner.members[log.value].state == MemberState::kOk) {
+        return "";
+      }
+      joined = true;  // what was flushed before that, it does not have
+      continue;
     }
     if (winner.members[log.value].is_live()) {
       relied_on += (relied_on.empty() ? "" : ", ") + g.DeviceName(log);
@@ -460,9 +465,9 @@ std::string WhyLogsAreNeeded(const Assembly& assembly, uint64_t given_up) {
   if (all_given_up || !MayBeOnLogsAlone(assembly)) {
     return "";
   }
-  return "in journal mode 'log' what was flushed last may be only on the log devices, and none is "
-         "there: bring back " +
-         relied_on;
+  return "in journal mode 'log' what was flushed last may be only on the log devices, and " +
+         std::string(joined ? "those that had it are not there: " : "none is there: ") +
+         "bring back " + relied_on;
 }
 
 namespace {

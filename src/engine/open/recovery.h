@@ -133,7 +133,8 @@ class Recovery {
   std::map<uint64_t, std::vector<RingCopies>> ring_headers_;
   std::vector<FoundBlock> ring_blocks_;
   uint64_t newest_ring_mark_ = 0;
-  uint64_t unread_logs_ = 0;   // mask of log devices, at the place that was last looked at
+  // Masks of log devices that were there already when the place that was last looked at was written.
+  uint64_t unread_logs_ = 0;
   uint64_t read_logs_ = 0;     // the same of those that could be read there
   uint64_t unread_rings_ = 0;  // mask of SSDs: a part of the ring could not be read
   std::vector<EntryHeader> chain_;

@@ -185,7 +185,9 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
   for (uint32_t j = 0; j < core_.geometry.m; ++j) {
     Task<std::optional<EntryHeader>> reading = HeaderAt(j, at.place);
     const std::optional<EntryHeader> header = co_await reading;
-    if (core_.members.live(core_.geometry.LogDevice(j))) {
+    const DeviceIndex log = core_.geometry.LogDevice(j);
+    const bool was_there = assembly_.winner.members[log.value].joined <= at.epoch.number;
+    if (core_.members.live(log) && was_there) {
       (log_.met_unreadable() ? unread_logs_ : read_logs_) |= uint64_t{1} << j;
     }
     if (log_.met_unknown()) {  // not a tail to be cut

@@ -183,11 +183,11 @@ Task<void> Membership::Change() {
 }
 
 // In mode `log` flushes were acknowledged without the rings. Once a log device is called lost, what
-// it has of them does not count any more: the rings have it before.
+// it has of them does not count any more: the rings have it before. Its successor has none of it.
 Task<Status> Membership::FillRings() {
   rings_filled_ = true;
   if (core_.identity.journal_mode == static_cast<uint8_t>(JournalMode::kFull) ||
-      core_.devices().lost_logs() == 0) {
+      core_.devices().logs_not_ok() == 0) {
     co_return OkStatus();
   }
   // Where they have no room, what is left out is what the loss of *all* log devices at once may
