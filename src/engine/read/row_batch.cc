@@ -302,6 +302,9 @@ Task<Status> RowBatch::Write(std::vector<Place> places) {
 }
 
 Task<Status> RowBatch::WriteSideBySide(std::span<const Place> places) {
+  if (!core_.devices().IsCurrent(places[0].ssd, places[0].states)) {
+    co_return OkStatus();
+  }
   const std::vector<iovec> parts = Parts(places);
   Task<Status> write = core_.members.Write(places[0].ssd, core_.geometry.SlotOffset(places[0].slot),
                                            std::span(parts), IoKind::kRepair);

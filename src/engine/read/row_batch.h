@@ -58,8 +58,10 @@ class RowBatch {
     uint32_t index;
     DeviceIndex ssd;
     SlotIndex slot;
+    StatesNumber states = 0;  // to write: those under which the slot was taken
   };
-  // Chunks of rows to slots. The loss of a device is no error (MemberSet::Absorb).
+  // Chunks of rows to slots. The loss of a device is no error (MemberSet::Absorb), and a device that
+  // has joined since gets nothing: its slots are others'.
   Task<Status> Write(std::vector<Place> places);
 
  private:

@@ -35,14 +35,14 @@ void TakeSlots(Core& core, const RowBatch& batch, size_t at, uint64_t mask, Mend
     const auto index = static_cast<uint32_t>(std::countr_zero(mask));
     const DeviceIndex ssd = g.SsdOf(row.stripe, index);
     if (core.canary(Canary::kHealInPlace) && row.words[index].word.has_slot()) {
-      mending.places.push_back({at, index, ssd, row.words[index].word.slot()});
+      mending.places.push_back({at, index, ssd, row.words[index].word.slot(), mending.states});
       ++mending.in_place;
       continue;
     }
     const SlotWord word = TakeSlot(core, ssd, mending.states, mending.granted);
     if (word.has_slot()) {
       record.changes.push_back({static_cast<uint8_t>(index), word, row.words[index].crc, 0});
-      mending.places.push_back({at, index, ssd, word.slot()});
+      mending.places.push_back({at, index, ssd, word.slot(), mending.states});
     }
   }
   if (!record.changes.empty()) {

@@ -289,6 +289,25 @@ TEST_F(RowBatches, ChunksToNewSlotsInOneRequestWhereTheseAreSideBySide) {
   }
 }
 
+// Who has joined since the slots were taken has given them to others.
+TEST_F(RowBatches, NothingToASuccessorOfTheDeviceThatItWasFor) {
+  AddAll(2);
+  ReadAll();
+  const StatesNumber before = parts_.core.devices().number();
+  const auto place = [&](uint8_t ssd, StatesNumber states) {
+    return RowBatch::Place{0, parts_.g().IndexOn(StripeIndex(0), DeviceIndex(ssd)),
+                           DeviceIndex(ssd), SlotIndex(300), states};
+  };
+  parts_.Lose(DeviceIndex(0));
+  parts_.Join(DeviceIndex(0));
+  parts_.ResetCounters();
+  ASSERT_TRUE(parts_.Run(batch_->Write({place(0, before), place(1, before)})).ok());
+  EXPECT_EQ(parts_.counted(DeviceIndex(1)).writes, 1U) << "it has been there all the time";
+  EXPECT_EQ(parts_.core.traffic.ssd_repair_bytes, parts_.g().chunk_bytes);
+  ASSERT_TRUE(parts_.Run(batch_->Write({place(0, parts_.core.devices().number())})).ok());
+  EXPECT_EQ(parts_.core.traffic.ssd_repair_bytes, 2 * parts_.g().chunk_bytes);
+}
+
 TEST_F(RowBatches, TheLossOfADeviceIsNoErrorAndLackOfSpaceBelowIsOne) {
   AddAll(2);
   ReadAll();
