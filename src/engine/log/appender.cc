@@ -80,6 +80,7 @@ void Appender::CheckpointCounts(uint64_t place) {
 void Appender::UnpinLog(uint64_t place) {
   log_pins_.erase(std::find(log_pins_.begin(), log_pins_.end(), place));
   core_.space_changed.NotifyAll();
+  LetOn();
 }
 
 bool Appender::RingShort() const {

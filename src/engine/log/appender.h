@@ -52,7 +52,10 @@ class Appender {
   // `frees`: for what lets go of pending chunks.
   [[nodiscard]] bool CanPromise(uint64_t blocks, bool frees) const;
   void Promise(uint64_t blocks) { queue_.Promise(blocks); }
-  void TakeBack(uint64_t blocks) { queue_.TakeBack(blocks); }
+  void TakeBack(uint64_t blocks) {
+    queue_.TakeBack(blocks);
+    LetOn();
+  }
   // Log blocks closed to the foreground while what is pending now is, and `promised` blocks become
   // pending too.
   [[nodiscard]] uint64_t ClosedBlocks(uint64_t promised, bool frees = false) const;
@@ -139,6 +142,12 @@ class Appender {
   bool CanAppend();
   [[nodiscard]] bool RoomInLog(uint64_t blocks, uint64_t reserve) const;
   [[nodiscard]] uint64_t OldestPending() const;
+  // There is more room in the log: an entry may have waited for just that.
+  void LetOn() {
+    if (blocked_) {
+      core_.append.NotifyAll();
+    }
+  }
   Task<void> Write(LogEntry& entry);
   void CompleteInOrder();
   void Finish(LogEntry& entry);

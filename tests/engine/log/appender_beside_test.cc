@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <utility>
 
 #include "engine/log/appender.h"
 #include "tests/engine/parts_fixture.h"
@@ -26,6 +27,27 @@ TEST(AppendingBeside, ACheckpointThatCountsLetsOnWhoWaitsForLogRoom) {
   parts.Settle();
   EXPECT_TRUE(ended && ended->ok());
   EXPECT_FALSE(parts.appender.blocked());
+  parts.appender.TakeBack(promised);
+}
+
+// The log was needed for a read alone.
+TEST(AppendingBeside, AReadThatEndsLetsOnWhoWaitsForLogRoom) {
+  EngineParts parts;
+  std::optional<Appender::LogPin> pin(std::in_place, parts.appender, 0);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(parts.Run(parts.appender.AppendMark()).ok());
+  }
+  ASSERT_TRUE(parts.Run(parts.flusher.FlushAll()).ok());
+  parts.appender.CheckpointCounts(parts.appender.applied().place);
+  const uint64_t promised = parts.appender.UrgentRoom();
+  parts.appender.Promise(promised);
+  std::optional<Status> ended;
+  parts.Start(parts.appender.AppendMark(), ended);
+  EXPECT_FALSE(ended);
+  EXPECT_TRUE(parts.appender.blocked());
+  pin.reset();
+  parts.Settle();
+  EXPECT_TRUE(ended && ended->ok());
   parts.appender.TakeBack(promised);
 }
 

@@ -178,7 +178,6 @@ TEST_F(Appending, AnUrgentEntryWaitsForTheBlockThatItTakes) {
   EXPECT_FALSE(waits.ended);
   EXPECT_TRUE(appender().blocked());
   appender().TakeBack(1);
-  parts_.core.append.NotifyAll();
   parts_.Settle();
   EXPECT_TRUE(waits.ended && waits.ended->ok());
   EXPECT_FALSE(appender().blocked());
