@@ -32,6 +32,11 @@ void World::ProbeAbsence() {
     return;  // what was given up is not asked for
   }
   const bool too_many = not_whole.size() > m;
+  // What an opening that was struck was putting back on one that failed meanwhile may be torn, and
+  // nothing tells it from what was never written: without others it is beyond parity (I8).
+  if (too_many && opening_ && fates_.Any(&DeviceFate::doomed)) {
+    return;
+  }
   Machine copy(*machine_, random_.Next());
   EngineHooks hooks;
   Inspection without;
