@@ -113,7 +113,7 @@ std::vector<DeviceIndex> JournalRings::Targets(uint64_t reserve) {
   }
   order.resize(copies);
   // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is 2 at least
-  turn_ = (order.front().value + 1U) % geometry_.n;
+  turn_ = in_order_ ? 0 : (order.front().value + 1U) % geometry_.n;
   return order;
 }
 

@@ -31,6 +31,9 @@ class JournalRings {
 
   // At most so many headers a block (tests: rings fill and wrap sooner); 0 = as many as fit.
   void set_max_headers(uint32_t headers) { max_headers_ = headers == 0 ? UINT32_MAX : headers; }
+  // For tests: the first SSD's ring is filled, then the next one's, so that what is left in the end
+  // is on few of them.
+  void set_in_order(bool in_order) { in_order_ = in_order; }
 
   // While opening: a block that lies on an SSD. `needed`: holds a header newer than the checkpoint.
   void NoteBlock(DeviceIndex ssd, uint64_t number, uint64_t last_sequence, bool needed);
@@ -115,6 +118,7 @@ class JournalRings {
   std::vector<Ring> rings_;
   std::list<Writing> blocks_;  // not yet stable, in order
   uint32_t turn_ = 0;
+  bool in_order_ = false;
   uint32_t max_headers_ = UINT32_MAX;
   uint64_t packed_ = 0;
   uint64_t in_flight_ = 0;

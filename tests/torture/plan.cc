@@ -215,6 +215,18 @@ void PlanShortage(SeedPlan& plan, Random& random) {
   plan.probe_one_in = 4;
 }
 
+// Rings that are full before a slow checkpoint makes room, and what is left of them on few SSDs: a
+// log device that is lost then wants more copies of each header than there is room for.
+void PlanRings(SeedPlan& plan, Random& random) {
+  plan.rings_in_order = random.OneIn(4);
+  if (plan.rings_in_order && random.OneIn(2)) {
+    plan.create.ring_bytes = kMinRingBlocks * kBlockBytes;
+    plan.headers_a_ring_block = static_cast<uint32_t>(random.Between(2, 6));
+    plan.checkpoint_step_bytes = 1;
+    plan.checkpoint = {};
+  }
+}
+
 }  // namespace
 
 SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
@@ -260,6 +272,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   if (seed % 16 == 12) {
     PlanShortage(plan, random);
   }
+  PlanRings(plan, random);
   Size(plan, min_ssd_bytes);
   plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
   plan.stops = plan.loses_devices && random.OneIn(4);

@@ -62,6 +62,7 @@ struct SeedPlan {
   uint64_t engine_flush_us = 0;
   // Free choices of the engine (EngineHooks).
   bool lowest_slot_first = false;
+  bool rings_in_order = false;
   uint32_t headers_a_ring_block = 0;
   uint32_t checkpoint_step_bytes = 0;
   bool incremental_checkpoints = false;

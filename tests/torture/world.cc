@@ -85,6 +85,7 @@ OpenOptions World::Options(EngineHooks& hooks) {
   options.max_corrupt_chunks = 0;  // who lies may be any of them: tested elsewhere
   hooks.canary = options_.canary;
   hooks.lowest_slot_first = plan_.lowest_slot_first;
+  hooks.rings_in_order = plan_.rings_in_order;
   hooks.headers_a_ring_block = plan_.headers_a_ring_block;
   hooks.checkpoint_step_bytes = plan_.checkpoint_step_bytes;
   hooks.incremental_checkpoints = plan_.incremental_checkpoints;

@@ -61,6 +61,7 @@ struct Core {
     }
     space.set_lowest_first(hooks.lowest_slot_first);
     rings.set_max_headers(hooks.headers_a_ring_block);
+    rings.set_in_order(hooks.rings_in_order);
     members.set_drop_flushes(hooks.canary == Canary::kFlushDropped);
     members.set_retry_flushes(hooks.canary == Canary::kFlushRetried);
   }

@@ -64,6 +64,7 @@ struct EngineHooks {
   // Choices that are free, made so that rare orders come often.
   bool lowest_slot_first = false;        // a freed slot is taken again as soon as it may be
   uint32_t headers_a_ring_block = 0;     // 0 = as many as fit
+  bool rings_in_order = false;           // one SSD's is filled before the next one's
   uint32_t checkpoint_step_bytes = 0;    // others may run after so much of a checkpoint; 0 = rarely
   bool incremental_checkpoints = false;  // wherever one fits, however long
   bool reserved_names = false;           // volumes may get them, as from earlier versions
