@@ -47,8 +47,8 @@ TEST(CheckpointLoss, AnotherSsdBesideAReplacementStopsTheArray) {
   const std::vector<std::byte> data = RandomBytes(random, 5 * kChunk);
   ASSERT_TRUE(test.Write(volume, 32 * kChunk, data).ok());
   ASSERT_TRUE(test.Flush().ok());
-  for (uint32_t i = 0; i < kSsdCount; ++i) {  // its pages are written, and their flush takes long
-    test.delayed(i).set_delays({.flush_us = kLongUs});
+  for (uint32_t i = 0; i < kSsdCount; ++i) {  // its pages take long
+    test.delayed(i).set_delays({.write_us = kLongUs});
   }
   std::optional<Status> ended;
   test.loop.Spawn(TakeCheckpoint(*test.array, CheckpointKind::kFull, ended));

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "layout/geometry.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -239,6 +243,53 @@ TEST(TrimOfLargeExtents, TakesAnEntryForEach64Stripes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Buffers, TrimReach, ::testing::Values(0U, 8U));
+
+struct Wide {
+  uint32_t n;
+  uint32_t m;
+  uint32_t chunk_bytes;
+};
+
+class TrimOfAWideStripe : public ::testing::TestWithParam<Wide> {};
+
+// The smallest log has no room for all chunks of the widest stripes at once, however empty it is: a
+// trim that asked for that would wait for ever, and everybody behind it.
+TEST_P(TrimOfAWideStripe, FitsTheSmallestLog) {
+  const auto [n, m, chunk] = GetParam();
+  const uint64_t stripe = uint64_t{n - m} * chunk;
+  ArrayShape shape;
+  shape.n = n;
+  shape.m = m;
+  shape.chunk_bytes = chunk;
+  shape.ssd_bytes = std::max<uint64_t>(uint64_t{8} << 20, uint64_t{96} * chunk);
+  shape.log_bytes = MinLogBytes(chunk);
+  TestArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 3 * stripe);
+  Random random(7);
+  std::vector<std::byte> model = RandomBytes(random, 3 * stripe);
+  ASSERT_TRUE(test.Write(volume, 0, model).ok());
+  std::optional<Status> trimmed;
+  std::optional<Status> shrunk;
+  const auto start = [&test](Task<Status> task, std::optional<Status>& into) {
+    test.loop.Spawn([](Task<Status> inner, std::optional<Status>* out) -> Task<void> {
+      *out = co_await inner;
+    }(std::move(task), &into));
+    test.Sleep(60'000'000);
+  };
+  start(test.array->Trim(volume, stripe + chunk, stripe - chunk, TrimMode::kZero), trimmed);
+  ASSERT_TRUE(trimmed) << "it waits for ever";
+  EXPECT_TRUE(trimmed->ok());
+  std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(stripe + chunk), stripe - chunk,
+              std::byte{0});
+  EXPECT_TRUE(test.Read(volume, 0, model.size()) == model);
+  start(test.array->ResizeVolume(volume, chunk), shrunk);
+  ASSERT_TRUE(shrunk) << "it waits for ever";
+  EXPECT_TRUE(shrunk->ok());
+  EXPECT_TRUE(test.Write(volume, 0, std::span(model).first(chunk)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TrimOfAWideStripe,
+                         ::testing::Values(Wide{32, 1, 4096}, Wide{32, 2, 65536}));
 
 }  // namespace
 }  // namespace eplog

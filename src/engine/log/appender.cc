@@ -180,12 +180,14 @@ Task<void> Appender::Pause() {
   }
 }
 
+// A device may be lost on the way, by a ring write that fails at once.
 void Appender::CompleteInOrder() {
-  if (core_.devices().changing() && !core_.stop_error) {
+  const auto may = [this] { return !core_.devices().changing() || core_.stop_error; };
+  if (!may()) {
     applied_changed_.NotifyAll();
     return;
   }
-  while (!in_flight_.empty() && in_flight_.front()->written) {
+  while (may() && !in_flight_.empty() && in_flight_.front()->written) {
     std::unique_ptr<LogEntry> entry = std::move(in_flight_.front());
     in_flight_.pop_front();
     if (!entry->status.ok()) {

@@ -57,7 +57,12 @@ Task<Status> Trimmer::TrimInStripe(StripeIndex stripe, uint64_t from_bytes, uint
     ++first;
   }
   if (first < last) {
-    EPLOG_CO_AWAIT(TrimChunks(stripe, first, last));
+    // What is asked for at once fits an empty log, beside what commits of it will take.
+    const auto most = static_cast<uint32_t>(
+        std::clamp<uint64_t>(g.log_blocks / 4 / appender_.BlocksForChunk(), 1, kMaxSsds));
+    for (; first < last; first = std::min(last, first + most)) {
+      EPLOG_CO_AWAIT(TrimChunks(stripe, first, std::min(last, first + most)));
+    }
   }
   if (tail != 0) {
     EPLOG_CO_AWAIT(ZeroInChunk(g.Chunk(stripe, last), 0, tail));

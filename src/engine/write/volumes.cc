@@ -387,7 +387,9 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   appender_.Submit(record, false);
   co_await record.completion;
   freeing_.erase(freeing);
-  last_freed_[owner.value] = record.completion.sequence();
+  if (record.completion.status().ok()) {  // else nothing was freed
+    last_freed_[owner.value] = record.completion.sequence();
+  }
   co_return record.completion.status();
 }
 
