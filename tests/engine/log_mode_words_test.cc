@@ -32,6 +32,14 @@ class LogModeWords : public ::testing::Test {
     ASSERT_TRUE(test_->Write(volume, 7 * kChunk, RandomBytes(random, kChunk)).ok());
     ASSERT_TRUE(RunTask(test_->loop, test_->array->FlushAll()).ok());
   }
+  // Of log0.
+  void KillBesideASuccessor() {
+    ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
+    ASSERT_TRUE(
+        RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]))
+            .ok());
+    test_->Kill();
+  }
   void ChangeSuperblocks(const std::function<void(Superblock&)>& change) {
     for (uint32_t i = 0; i < kSsdCount + kParity; ++i) {
       for (const uint64_t offset : kSuperblockCopyOffset) {
@@ -126,11 +134,7 @@ TEST_F(LogModeWords, NameThoseThatCannotBeRead) {
 
 // It has none of what was flushed before it joined, unless the rings had that.
 TEST_F(LogModeWords, NameThoseForWhichASuccessorDoesNotStand) {
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
-  ASSERT_TRUE(
-      RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]))
-          .ok());
-  test_->Kill();
+  KillBesideASuccessor();
   {
     const auto opened = Open({1}, 0, /*force=*/true);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -148,11 +152,7 @@ TEST_F(LogModeWords, NameThoseForWhichASuccessorDoesNotStand) {
 
 // As when it has nothing to say where the log ends: it was not there yet.
 TEST_F(LogModeWords, NameAnUnreadableOneForWhichASuccessorDoesNotStand) {
-  ASSERT_TRUE(RunTask(test_->loop, test_->array->FailDevice(kSsdCount, "told to")).ok());
-  ASSERT_TRUE(
-      RunTask(test_->loop, test_->array->ReplaceDevice(kSsdCount, *test_->Devices()[kSsdCount]))
-          .ok());
-  test_->Kill();
+  KillBesideASuccessor();
   ChangeSuperblocks([](Superblock& superblock) {
     superblock.base_on_rings = false;
     // No entry of its epoch has come.

@@ -42,6 +42,17 @@ class OtherNodes : public FileArrayTest {
     ASSERT_TRUE(session_->Run(array().Write(*volume, 0, content)).ok());
     ASSERT_TRUE(session_->Run(array().FlushAll()).ok());
   }
+  // Its first SSD, which is lost by that.
+  void ServeOneThatHangs() {
+    MemberOptions options;
+    options.io_deadline_us = 3'000'000;
+    Serve(options);
+    Injection hang;
+    hang.hang = true;
+    ASSERT_TRUE(session_->Inject(At("ssd0").string(), hang).ok());
+    Fill();
+    ASSERT_EQ(array().GetStatus().devices[0].state, DeviceState::kFailed);
+  }
   FileSpareShelf Shelf() {
     return {*session_, session_->file(), *session_->Run(session_->AnyMember())};
   }
@@ -104,14 +115,7 @@ TEST_F(OtherNodes, OfAMemberInUseAreNotPlanned) {
 
 // What it was asked before it hung may still be carried out.
 TEST_F(OtherNodes, OfAMemberThatHangsAreNotTaken) {
-  MemberOptions options;
-  options.io_deadline_us = 3'000'000;
-  Serve(options);
-  Injection hang;
-  hang.hang = true;
-  ASSERT_TRUE(session_->Inject(At("ssd0").string(), hang).ok());
-  Fill();
-  ASSERT_EQ(array().GetStatus().devices[0].state, DeviceState::kFailed);
+  ServeOneThatHangs();
   std::filesystem::copy_file(At("ssd0"), At("node"));
   const auto refused = OpenDevice("node");
   ASSERT_FALSE(refused.ok());
@@ -128,13 +132,7 @@ TEST_F(OtherNodes, OfAMemberThatHangsAreNotTaken) {
 
 // What hangs is compared with what was opened, which takes a while: the array may be gone by then.
 TEST_F(OtherNodes, AreNotTakenWhenTheArrayIsGoneOnceTheyWereComparedWithWhatHangs) {
-  MemberOptions options;
-  options.io_deadline_us = 3'000'000;
-  Serve(options);
-  Injection hang;
-  hang.hang = true;
-  ASSERT_TRUE(session_->Inject(At("ssd0").string(), hang).ok());
-  Fill();
+  ServeOneThatHangs();
   ASSERT_TRUE(session_->Run(array().Close()).ok());
   dir_.WriteSparse("new", kBytes);
   const size_t open = session_->open_devices();

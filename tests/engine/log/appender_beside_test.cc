@@ -10,45 +10,53 @@
 namespace eplog {
 namespace {
 
+// A log of marks that are stable.
+class LogOfMarks : public EngineParts {
+ public:
+  LogOfMarks() {
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(Run(appender.AppendMark()).ok());
+    }
+    EXPECT_TRUE(Run(flusher.FlushAll()).ok());
+  }
+  ~LogOfMarks() { appender.TakeBack(promised_); }
+  LogOfMarks(const LogOfMarks&) = delete;
+  LogOfMarks& operator=(const LogOfMarks&) = delete;
+
+  // All that is left is promised, so that one more waits.
+  void OneMoreWaits(std::optional<Status>& ended) {
+    promised_ = appender.UrgentRoom();
+    appender.Promise(promised_);
+    Start(appender.AppendMark(), ended);
+    EXPECT_FALSE(ended);
+    EXPECT_TRUE(appender.blocked());
+  }
+
+ private:
+  uint64_t promised_ = 0;
+};
+
 // Log room comes back with a checkpoint, and nobody else tells who waits for it.
 TEST(AppendingBeside, ACheckpointThatCountsLetsOnWhoWaitsForLogRoom) {
-  EngineParts parts;
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(parts.Run(parts.appender.AppendMark()).ok());
-  }
-  ASSERT_TRUE(parts.Run(parts.flusher.FlushAll()).ok());
-  const uint64_t promised = parts.appender.UrgentRoom();
-  parts.appender.Promise(promised);
+  LogOfMarks parts;
   std::optional<Status> ended;
-  parts.Start(parts.appender.AppendMark(), ended);
-  EXPECT_FALSE(ended);
-  EXPECT_TRUE(parts.appender.blocked());
+  parts.OneMoreWaits(ended);
   parts.appender.CheckpointCounts(parts.appender.applied().place);
   parts.Settle();
   EXPECT_TRUE(ended && ended->ok());
   EXPECT_FALSE(parts.appender.blocked());
-  parts.appender.TakeBack(promised);
 }
 
 // The log was needed for a read alone.
 TEST(AppendingBeside, AReadThatEndsLetsOnWhoWaitsForLogRoom) {
-  EngineParts parts;
+  LogOfMarks parts;
   std::optional<Appender::LogPin> pin(std::in_place, parts.appender, 0);
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(parts.Run(parts.appender.AppendMark()).ok());
-  }
-  ASSERT_TRUE(parts.Run(parts.flusher.FlushAll()).ok());
   parts.appender.CheckpointCounts(parts.appender.applied().place);
-  const uint64_t promised = parts.appender.UrgentRoom();
-  parts.appender.Promise(promised);
   std::optional<Status> ended;
-  parts.Start(parts.appender.AppendMark(), ended);
-  EXPECT_FALSE(ended);
-  EXPECT_TRUE(parts.appender.blocked());
+  parts.OneMoreWaits(ended);
   pin.reset();
   parts.Settle();
   EXPECT_TRUE(ended && ended->ok());
-  parts.appender.TakeBack(promised);
 }
 
 // Nobody will end the change any more.
