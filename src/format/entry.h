@@ -123,6 +123,17 @@ struct EntryHeader {
   bool operator==(const EntryHeader&) const = default;
 };
 
+// Behind an entry: its epoch and sequence, and the place of the next one.
+struct LogPosition {
+  Epoch epoch;
+  uint64_t sequence = 0;
+  uint64_t place = 0;  // in blocks since the log began
+};
+// The next entry has the next sequence in the same epoch, or is an epoch's first and names what it
+// follows. Log chunks are what users write, and lie among the headers: one who knows all else of a
+// header does not know the random part of an epoch.
+bool Continues(const EntryHeader& header, const LogPosition& at);
+
 // Room that records take in a header, to fill one without overflowing: upper bounds in bytes.
 inline constexpr size_t kEntryFixedBytes = 96;
 // A version is taken to be less than 2^49 entries old.
@@ -143,6 +154,10 @@ size_t EncodeEntryHeader(const EntryHeader& header, const Uuid& array, std::span
 // against the geometry, so that a decoded header can be applied blindly as far as bounds go.
 Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid& array,
                                       const Geometry& geometry, size_t* used_bytes = nullptr);
+
+// All but the records: also of a header of which this version does not know the rest. kNotFound and
+// kCorrupt as above.
+Result<EntryHeader> DecodeEntryFixed(std::span<const std::byte> in, const Uuid& array);
 
 // ---- journal ring blocks
 struct RingBlock {

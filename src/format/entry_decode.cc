@@ -283,6 +283,11 @@ class RecordReader {
   std::vector<std::pair<uint64_t, uint64_t>> trimmed_;  // stripes: first, one past the last
 };
 
+size_t FixedBytes(const wire::EntryBytes& fixed) {
+  const bool first = (fixed.flags & wire::kFirstOfEpoch) != 0;
+  return sizeof(fixed) + (first ? sizeof(wire::FollowsBytes) : 0);
+}
+
 Status CheckFixed(const EntryHeader& header) {
   if (std::max({header.sequence, header.place, header.epoch.number}) >= wire::kMostNumber) {
     return Fail(ErrorCode::kCorrupt, "log entry with a number that none is counted up to");
@@ -300,8 +305,7 @@ Status CheckFixed(const EntryHeader& header) {
 
 }  // namespace
 
-Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid& array,
-                                      const Geometry& geometry, size_t* used_bytes) {
+Result<EntryHeader> DecodeEntryFixed(std::span<const std::byte> in, const Uuid& array) {
   if (in.size() < sizeof(wire::EntryBytes)) {
     return Fail(ErrorCode::kNotFound, "no log entry");
   }
@@ -309,15 +313,10 @@ Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid&
   if (fixed.magic != wire::kEntryMagic || fixed.array_uuid != array) {
     return Fail(ErrorCode::kNotFound, "no log entry");
   }
-  const bool first = (fixed.flags & wire::kFirstOfEpoch) != 0;
-  const size_t fixed_bytes = sizeof(fixed) + (first ? sizeof(wire::FollowsBytes) : 0);
-  if (fixed.used_bytes < fixed_bytes ||
+  if (fixed.used_bytes < FixedBytes(fixed) ||
       fixed.used_bytes > std::min(in.size(), kMaxEntryHeaderBytes) ||
       wire::CrcAround(in.first(fixed.used_bytes), offsetof(wire::EntryBytes, crc)) != fixed.crc) {
     return Fail(ErrorCode::kCorrupt, "log entry with a wrong CRC");
-  }
-  if ((fixed.flags & ~wire::kFirstOfEpoch) != 0) {
-    return Fail(ErrorCode::kUnsupported, "log entry with flags unknown to this version of eplog");
   }
   EntryHeader header;
   header.epoch = fixed.epoch;
@@ -325,19 +324,38 @@ Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid&
   header.mark = fixed.mark;
   header.place = fixed.place;
   header.length_blocks = fixed.length_blocks;
-  header.first_of_epoch = first;
-  if (first) {
+  header.first_of_epoch = (fixed.flags & wire::kFirstOfEpoch) != 0;
+  if (header.first_of_epoch) {
     const auto follows = wire::Load<wire::FollowsBytes>(in.subspan(sizeof(fixed)));
     header.follows_epoch = follows.epoch;
     header.follows_sequence = follows.sequence;
   }
   EPLOG_TRY(CheckFixed(header));
+  return header;
+}
+
+Result<EntryHeader> DecodeEntryHeader(std::span<const std::byte> in, const Uuid& array,
+                                      const Geometry& geometry, size_t* used_bytes) {
+  Result<EntryHeader> header = DecodeEntryFixed(in, array);
+  EPLOG_TRY(header);
+  const auto fixed = wire::Load<wire::EntryBytes>(in);
+  if ((fixed.flags & ~wire::kFirstOfEpoch) != 0) {
+    return Fail(ErrorCode::kUnsupported, "log entry with flags unknown to this version of eplog");
+  }
+  const size_t fixed_bytes = FixedBytes(fixed);
   const auto records = in.subspan(fixed_bytes, fixed.used_bytes - fixed_bytes);
-  EPLOG_TRY(RecordReader(records, geometry, header).ReadAll());
+  EPLOG_TRY(RecordReader(records, geometry, *header).ReadAll());
   if (used_bytes != nullptr) {
     *used_bytes = fixed.used_bytes;
   }
   return header;
+}
+
+bool Continues(const EntryHeader& header, const LogPosition& at) {
+  const bool names_it = header.first_of_epoch && header.follows_epoch == at.epoch &&
+                        header.follows_sequence == at.sequence;
+  return header.sequence == at.sequence + 1 && header.place == at.place &&
+         (header.epoch == at.epoch || names_it);
 }
 
 }  // namespace eplog

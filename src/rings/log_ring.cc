@@ -137,7 +137,7 @@ Task<void> LogReader::Drain() {
 }
 
 Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place) {
-  met_unknown_ = false;
+  met_unknown_.reset();
   met_unreadable_ = false;
   if (!members_.live(geometry_.LogDevice(j))) {
     co_return std::nullopt;
@@ -152,11 +152,16 @@ Task<std::optional<EntryHeader>> LogReader::HeaderAt(uint32_t j, uint64_t place)
   const auto block =
       window.buffer.span().subspan((place - window.first) * kBlockBytes, kBlockBytes);
   Result<EntryHeader> header = DecodeEntryHeader(block, array_, geometry_);
-  met_unknown_ = !header.ok() && header.error().code == ErrorCode::kUnsupported;
-  if (!header.ok() || header->place != place) {
-    co_return std::nullopt;
+  if (header.ok() && header->place == place) {
+    co_return std::move(*header);
   }
-  co_return std::move(*header);
+  if (!header.ok() && header.error().code == ErrorCode::kUnsupported) {
+    Result<EntryHeader> fixed = DecodeEntryFixed(block, array_);
+    if (fixed.ok() && fixed->place == place) {
+      met_unknown_ = std::move(*fixed);
+    }
+  }
+  co_return std::nullopt;
 }
 
 }  // namespace eplog

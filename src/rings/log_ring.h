@@ -52,8 +52,9 @@ class LogReader {
   Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
   // Until no read is on its way. Before this object goes.
   Task<void> Drain();
-  // The last HeaderAt met a valid header with something in it that this version does not know.
-  [[nodiscard]] bool met_unknown() const { return met_unknown_; }
+  // Of a header for exactly the place of the last HeaderAt, with something in it that this version
+  // does not know: what it knows of it, which is no record.
+  [[nodiscard]] const std::optional<EntryHeader>& met_unknown() const { return met_unknown_; }
   // The last HeaderAt could not read the place.
   [[nodiscard]] bool met_unreadable() const { return met_unreadable_; }
 
@@ -84,7 +85,7 @@ class LogReader {
   BufferPool& pool_;
   TaskGroup reads_;
   std::vector<Copy> copies_;
-  bool met_unknown_ = false;
+  std::optional<EntryHeader> met_unknown_;
   bool met_unreadable_ = false;
 };
 

@@ -146,6 +146,30 @@ TEST_F(MetadataScrub, AnEntryThatWasDroppedIsNoWitness) {
   EXPECT_EQ(Scrub(false).problems_found, 0U);
 }
 
+// Nor is what a user wrote a round before, whatever it says: he does not know the epoch.
+TEST_F(MetadataScrub, WhatAUserWroteIsNoWitness) {
+  const uint32_t log0 = kSsdCount;
+  for (uint64_t place = 0; place < geometry_.log_blocks; ++place) {
+    const auto block = Bytes(log0, geometry_.LogOffset(place), kBlockBytes);
+    const auto header = DecodeEntryHeader(block, Newest(0).array_uuid, geometry_);
+    if (!header.ok() || header->sequence <= 3) {
+      continue;
+    }
+    const std::vector<std::byte> kept(block.begin(), block.end());
+    EntryHeader users = *header;
+    users.epoch = {header->epoch.number + 1, 12345};
+    EncodeEntryHeader(users, Newest(0).array_uuid, block);
+    const CheckReport report = Scrub(false);
+    std::ranges::copy(kept, block.begin());
+    if (report.problems_found != 0) {  // what a checkpoint covers nobody needs
+      ASSERT_EQ(report.problems_found, 1U);
+      EXPECT_EQ(report.findings[0].device, geometry_.DeviceName(DeviceIndex(kSsdCount)));
+      return;
+    }
+  }
+  FAIL() << "no header was looked at";
+}
+
 TEST_F(MetadataScrub, LogHeaders) {
   // The newest header before the end of the log: found by its magic, from behind.
   for (const uint32_t log : {kSsdCount, kSsdCount + 1}) {

@@ -103,7 +103,7 @@ class LogRing : public ::testing::Test {
     const auto header = Run(reader_->HeaderAt(j, place));
     const bool unreadable = unreadable_.contains({j, place % g_.log_blocks});
     ASSERT_EQ(reader_->met_unreadable(), unreadable) << "copy " << j << ", place " << place;
-    ASSERT_FALSE(reader_->met_unknown());
+    ASSERT_FALSE(reader_->met_unknown().has_value());
     ASSERT_EQ(header.has_value(), !unreadable && headers_.contains({j, place}))
         << "copy " << j << ", place " << place;
     if (header) {
@@ -257,11 +257,11 @@ TEST_F(LogRing, HeaderOfANewerVersionIsToldFromNone) {
       wire::CrcAround({BytesAt(0, 5), fixed.used_bytes}, offsetof(wire::EntryBytes, crc));
   std::memcpy(BytesAt(0, 5) + offsetof(wire::EntryBytes, crc), &crc, sizeof(crc));
   EXPECT_FALSE(Run(reader_->HeaderAt(0, 5)).has_value());
-  EXPECT_TRUE(reader_->met_unknown());
+  EXPECT_TRUE(reader_->met_unknown().has_value());
   EXPECT_FALSE(reader_->met_unreadable());
   Expect(0, 3);
   EXPECT_FALSE(Run(reader_->HeaderAt(0, 5)).has_value());
-  EXPECT_TRUE(reader_->met_unknown());
+  EXPECT_TRUE(reader_->met_unknown().has_value());
   Expect(0, 4);
 }
 

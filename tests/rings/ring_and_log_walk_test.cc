@@ -186,7 +186,7 @@ TEST_F(RingAndLog, WhatAHeaderWasLikeIsSaidOfTheLastOneOnly) {
                 .range_length_bytes = kBlockBytes});
   const auto expect = [this](uint64_t place, bool there, bool unknown, bool unreadable) {
     EXPECT_EQ(HeaderAt(place).has_value(), there) << place;
-    EXPECT_EQ(reader_->met_unknown(), unknown) << place;
+    EXPECT_EQ(reader_->met_unknown().has_value(), unknown) << place;
     EXPECT_EQ(reader_->met_unreadable(), unreadable) << place;
   };
   expect(5, false, true, false);

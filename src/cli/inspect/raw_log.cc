@@ -86,13 +86,8 @@ class Joiner {
     AddFromRings(sequence, candidates);
     const FoundEntry* best = nullptr;
     for (const auto& [key, found] : candidates) {
-      const EntryHeader& header = found.header;
-      const bool follows =
-          header.first_of_epoch
-              ? header.follows_epoch == epoch && header.follows_sequence == sequence
-              : header.epoch == epoch && header.sequence == sequence + 1;
-      if (follows && header.place == place &&
-          (best == nullptr || header.epoch > best->header.epoch)) {
+      const bool newer = best == nullptr || found.header.epoch > best->header.epoch;
+      if (newer && Continues(found.header, {epoch, sequence, place})) {
         best = &found;
       }
     }

@@ -1,5 +1,5 @@
 // LogEntry: one entry of the log on its way, from its making until it is applied and its pieces are
-// finished. And where in the log an entry lies.
+// finished.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,12 +14,6 @@
 #include "format/entry.h"
 
 namespace eplog {
-
-struct LogPosition {
-  Epoch epoch;
-  uint64_t sequence = 0;
-  uint64_t place = 0;  // of the next entry, in blocks since the log began
-};
 
 // Made by EntryMaker, written by EntryWriter, applied by Appender, which owns it meanwhile.
 struct LogEntry {

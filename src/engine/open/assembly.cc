@@ -305,6 +305,8 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
   assembly.generations.resize(g.devices(), 0);
   for (FoundMember& item : found) {
     assembly.highest_epoch = std::max(assembly.highest_epoch, item.superblock.epoch.number);
+    assembly.epochs.push_back(item.superblock.epoch);
+    assembly.epochs.push_back(item.superblock.base);
     const std::string why = WhyStale(assembly.winner, item.superblock);
     item.why_stale = why.empty() ? item.why_stale : why;
     if (item.why_stale.empty() || canary == Canary::kStaleTrusted) {

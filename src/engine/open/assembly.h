@@ -39,6 +39,7 @@ struct Assembly {
   std::string why_older;
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t damaged = 0;               // mask: trusted members of which the other copy is damaged
+  std::vector<Epoch> epochs;          // of every superblock, and what these call opened
   uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
 };
 

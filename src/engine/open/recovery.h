@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -110,6 +111,7 @@ class Recovery {
   Task<std::optional<EntryHeader>> HeaderAt(uint32_t j, uint64_t place);
   [[nodiscard]] uint32_t CopiesOnRings(const EntryHeader& entry) const;
   [[nodiscard]] bool RingsLackCopies() const;
+  [[nodiscard]] std::set<Epoch> KnownEpochs() const;
   Task<void> LookBeyond();
   Status CheckDamage();
   Status TakeSpace();

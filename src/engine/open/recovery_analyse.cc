@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -160,15 +161,11 @@ Task<std::optional<EntryHeader>> Recovery::HeaderAt(uint32_t j, uint64_t place) 
   co_return header;
 }
 
-// An entry fits its predecessor if it has the next sequence in the same epoch, or is an epoch's
-// first and names what it follows.
 bool Recovery::FitsAfter(const EntryHeader& header, const Appender::Position& at) const {
-  if (header.sequence != at.sequence + 1 || header.place != at.place) {
-    return false;
+  if (core_.canary(Canary::kNoEpochJoin)) {
+    return header.sequence == at.sequence + 1 && header.place == at.place;
   }
-  return core_.canary(Canary::kNoEpochJoin) || header.epoch == at.epoch ||
-         (header.first_of_epoch && header.follows_epoch == at.epoch &&
-          header.follows_sequence == at.sequence);
+  return Continues(header, at);
 }
 
 Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Position& at) {
@@ -190,7 +187,7 @@ Task<Result<std::optional<EntryHeader>>> Recovery::NextEntry(const Appender::Pos
     if (core_.members.live(log) && was_there) {
       (log_.met_unreadable() ? unread_logs_ : read_logs_) |= uint64_t{1} << j;
     }
-    if (log_.met_unknown()) {  // not a tail to be cut
+    if (log_.met_unknown() && FitsAfter(*log_.met_unknown(), at)) {  // not a tail to be cut
       co_return Fail(ErrorCode::kUnsupported,
                      "the log holds an entry written by a newer version of eplog; use that one");
     }
@@ -291,8 +288,35 @@ Buffer Recovery::EncodeBlock(const EntryHeader& header, size_t& used_bytes) {
   return block;
 }
 
+// Those that superblocks, rings and the joined entries name. Where log chunks lie, what looks like a
+// header of any other epoch is what a user wrote.
+std::set<Epoch> Recovery::KnownEpochs() const {
+  std::set<Epoch> known(assembly_.epochs.begin(), assembly_.epochs.end());
+  const auto add = [&known](const EntryHeader& header) {
+    known.insert(header.epoch);
+    if (header.first_of_epoch) {
+      known.insert(header.follows_epoch);
+    }
+  };
+  known.insert(root_.epoch);
+  std::for_each(chain_.begin(), chain_.end(), add);
+  for (const auto& [sequence, copies] : ring_headers_) {
+    std::for_each(copies.begin(), copies.end(), [&](const RingCopies& copy) { add(copy.header); });
+  }
+  size_t before = 0;
+  while (std::exchange(before, known.size()) != known.size()) {
+    for (const EntryHeader& header : beyond_) {
+      if (known.contains(header.epoch)) {
+        add(header);
+      }
+    }
+  }
+  return known;
+}
+
 // What lies beyond what could be joined, since an entry between is nowhere. Its marks count all the
-// same: whatever they cover is not to be judged.
+// same: whatever they cover is not to be judged. Its epochs do not: by I11 none is newer than those
+// of all superblocks.
 Task<void> Recovery::LookBeyond() {
   const Geometry& g = core_.geometry;
   const uint64_t longest_entry = 1 + kMaxEntryHeaderBytes / 16 * g.chunk_blocks();
@@ -303,12 +327,18 @@ Task<void> Recovery::LookBeyond() {
     for (uint64_t place = joined_.place; place < joined_.place + far; ++place) {
       Task<std::optional<EntryHeader>> reading = HeaderAt(j, place);
       std::optional<EntryHeader> header = co_await reading;
+      if (!header) {
+        header = log_.met_unknown();
+      }
       if (header) {
-        mark_ = std::max(mark_, header->mark);
-        newest_epoch_ = std::max(newest_epoch_, header->epoch.number);
         beyond_.push_back(std::move(*header));
       }
     }
+  }
+  const std::set<Epoch> known = KnownEpochs();
+  std::erase_if(beyond_, [&](const EntryHeader& header) { return !known.contains(header.epoch); });
+  for (const EntryHeader& header : beyond_) {
+    mark_ = std::max(mark_, header.mark);
   }
 }
 

@@ -139,9 +139,8 @@ Task<void> MetadataScrubber::CheckLog() {
   const Geometry& g = core_.geometry;
   const uint64_t end = parts_.flusher.stable_place();
   LogReader log(core_.loop, core_.members, g, core_.identity.array_uuid, core_.pool);
-  uint64_t sequence = root_.sequence + 1;
-  uint64_t epoch = root_.epoch.number;  // of the entry before: they only grow
-  for (uint64_t place = root_.place; place < end && Same(); ++sequence) {
+  LogPosition at = {root_.epoch, root_.sequence, root_.place};
+  while (at.place < end && Same()) {
     std::array<std::optional<EntryHeader>, kMaxParity> found;
     uint64_t asked = 0;
     for (uint32_t j = 0; j < g.m; ++j) {
@@ -150,11 +149,11 @@ Task<void> MetadataScrubber::CheckLog() {
       if (!core_.members.live(device) || core_.devices().IsJoining(device)) {
         continue;
       }
-      Task<std::optional<EntryHeader>> reading = log.HeaderAt(j, place);
+      Task<std::optional<EntryHeader>> reading = log.HeaderAt(j, at.place);
       std::optional<EntryHeader> header = co_await reading;
       ++findings_.report.metadata_blocks_checked;
       asked |= uint64_t{1} << j;
-      if (header && header->sequence == sequence && header->epoch.number >= epoch) {
+      if (header && Continues(*header, at)) {
         found[j] = std::move(header);
       }
     }
@@ -162,16 +161,15 @@ Task<void> MetadataScrubber::CheckLog() {
     for (uint32_t j = 0; j < g.m && Same(); ++j) {
       if ((asked >> j & 1) != 0 && (!found[j] || *found[j] != *known)) {
         Found(g.LogDevice(j),
-              "the header of log entry " + std::to_string(sequence) + " at place " +
-                  std::to_string(place) + " is damaged",
+              "the header of log entry " + std::to_string(at.sequence + 1) + " at place " +
+                  std::to_string(at.place) + " is damaged",
               elsewhere_);
       }
     }
     if (known == nullptr) {
       break;  // where the next one lies only the rings tell
     }
-    epoch = known->epoch.number;
-    place += known->length_blocks;
+    at = {known->epoch, known->sequence, at.place + known->length_blocks};
   }
   Task<void> draining = log.Drain();
   co_await draining;
