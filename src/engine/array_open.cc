@@ -158,6 +158,8 @@ Task<Status> ArrayImpl::RecoverAndRun() {
   Recovery recovery(core_, assembly_);
   EPLOG_CO_AWAIT(recovery.Analyse());
   if (writing) {
+    status = recovery.MayGoOn();
+    EPLOG_CO_TRY(status);
     Task<void> taking = TakeBack();
     co_await taking;
     EPLOG_CO_AWAIT(recovery.Repair(superblocks_, checkpointer_));

@@ -17,6 +17,11 @@ namespace eplog {
 // and opens lower ones as they are (docs/format.md, section 11).
 inline constexpr uint32_t kFormatVersion = 2;
 
+// Epochs, generations, sequences, places and ring blocks are counted up, and numbers from 2^62 on are
+// believed by no reader. Nothing comes near that by itself: who would have to go on from here has
+// met what is no number of this array, and writes nothing.
+inline constexpr uint64_t kLastToGoOnFrom = uint64_t{1} << 61;
+
 enum class MemberState : uint8_t {
   kOk = 1,         // trusted
   kLost = 2,       // not part of this epoch: what it holds is stale

@@ -65,7 +65,7 @@ void VolumeTable::Create(VolumeId id, std::string name, uint64_t size_bytes) {
   volume.id = id;
   volume.name = std::move(name);
   volume.size_bytes = size_bytes;
-  next_id_ = std::max(next_id_, id.value + 1);
+  next_id_ = std::max(next_id_, std::min(id.value, kNoMoreVolumeIds - 1) + 1);
 }
 
 void VolumeTable::Resize(VolumeId id, uint64_t size_bytes) {

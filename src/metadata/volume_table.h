@@ -58,6 +58,9 @@ struct Volume {
   ExtentMap extents;
 };
 
+// Volume numbers are below this.
+inline constexpr uint32_t kNoMoreVolumeIds = UINT32_MAX;
+
 class VolumeTable {
  public:
   explicit VolumeTable(const Geometry& geometry);
@@ -86,6 +89,7 @@ class VolumeTable {
   void Assign(VolumeId id, uint32_t logical, ExtentIndex extent);
   void Free(ExtentIndex extent);
 
+  // kNoMoreVolumeIds when all are used up: none is given twice.
   [[nodiscard]] uint32_t next_id() const { return next_id_; }
   void set_next_id(uint32_t id) { next_id_ = id; }
   [[nodiscard]] size_t memory_bytes() const;

@@ -68,5 +68,29 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
   test_.Kill();
 }
 
+// It was written over half: until it is whole the other copy alone says what the device is.
+TEST_F(NoRoomBelow, ASuperblockThatAScrubCannotMendStopsTheArray) {
+  ASSERT_TRUE(test_.Flush().ok());
+  const auto copy = [this](size_t which) {
+    return test_.memory(kFull).bytes().subspan(kSuperblockCopyOffset[which], kSuperblockCopyBytes);
+  };
+  const auto generation = [&](size_t which) {
+    const auto superblock = DecodeSuperblock(copy(which));
+    return superblock.ok() ? superblock->generation : 0;
+  };
+  const size_t older = generation(0) < generation(1) ? 0 : 1;
+  const uint64_t newest = generation(1 - older);
+  copy(older)[200] ^= std::byte{1};
+  test_.faulty(kFull).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
+  EXPECT_FALSE(RunTask(test_.loop, test_.array->Scrub(true, Progress())).ok());
+  EXPECT_EQ(test_.array->GetStatus().state, ArrayState::kFailed);
+  const Status after = RunTask(test_.loop, test_.array->Checkpoint(CheckpointKind::kFull));
+  EXPECT_FALSE(after.ok());
+  EXPECT_EQ(generation(1 - older), newest);
+  test_.Kill();
+  test_.Open();
+  EXPECT_NE(test_.array->GetStatus().state, ArrayState::kDegraded);
+}
+
 }  // namespace
 }  // namespace eplog

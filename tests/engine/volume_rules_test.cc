@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "format/entry.h"
 #include "tests/engine/array_fixture.h"
 
 namespace eplog {
@@ -136,6 +137,33 @@ TEST_F(VolumeRules, AreAsManyAsTheArrayHasRoomFor) {
 }
 
 // What a volume has is what was written to, by extents; growing costs nothing.
+// As if so many had been created: the number is changed in the log.
+TEST_F(VolumeRules, NumbersAreNotGivenTwice) {
+  ASSERT_TRUE(Create("last").ok());
+  test_.Kill();
+  const auto superblock = DecodeSuperblock(test_.memory(0).bytes().first(kSuperblockCopyBytes));
+  ASSERT_TRUE(superblock.ok());
+  const Geometry& g = superblock->geometry;
+  uint64_t changed = 0;
+  for (uint64_t place = 0; place < g.log_blocks; ++place) {
+    const auto block = test_.memory(g.n).bytes().subspan(g.LogOffset(place), kBlockBytes);
+    auto entry = DecodeEntryHeader(block, superblock->array_uuid, g);
+    if (entry.ok() && !entry->volumes.empty()) {
+      std::get<VolumeCreated>(entry->volumes.front()).id = VolumeId(UINT32_MAX - 1);
+      EncodeEntryHeader(*entry, superblock->array_uuid, block);
+      ++changed;
+    }
+  }
+  ASSERT_EQ(changed, 1U);
+  test_.Open();
+  EXPECT_EQ(Create("more").error().code, ErrorCode::kNoSpace);
+  ASSERT_TRUE(RunTask(test_.loop, test_.array->DeleteVolume(VolumeId(UINT32_MAX - 1))).ok());
+  const Status refused = Create("last");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNoSpace);
+  EXPECT_NE(refused.error().message.find("given twice"), std::string::npos);
+}
+
 TEST_F(VolumeRules, AreThin) {
   const uint64_t extent = GeometryOf(test_).extent_data_bytes();
   const VolumeId v = test_.CreateVolume("v", 10 * extent + 100);

@@ -30,6 +30,19 @@ class Table : public testing::Test {
   VolumeTable table_{g_};
 };
 
+TEST_F(Table, NoNumberComesAgainAtTheEnd) {
+  for (const uint32_t last : {UINT32_MAX, UINT32_MAX - 1}) {
+    VolumeTable table(g_);
+    table.Create(VolumeId(last), "last", 1);
+    EXPECT_EQ(table.next_id(), kNoMoreVolumeIds);
+    table.Delete(VolumeId(last));
+    EXPECT_EQ(table.next_id(), kNoMoreVolumeIds);
+  }
+  table_.Create(VolumeId(UINT32_MAX - 1), "last", 1);
+  table_.Create(VolumeId(7), "c", 1);
+  EXPECT_EQ(table_.next_id(), kNoMoreVolumeIds);
+}
+
 // Whoever wants it next does not get it, and it is free again if nothing came of it.
 TEST_F(Table, ReservedExtentsAreNobodysUntilTheyAreAssigned) {
   ASSERT_EQ(Lowest(), 0U);

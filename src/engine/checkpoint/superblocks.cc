@@ -96,7 +96,7 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
   Superblock superblock = current_;
   superblock.index = device;
   superblock.device_uuid = current_.members[device.value].uuid;
-  superblock.generation = ++generations_[device.value];
+  superblock.generation = generations_[device.value] + 1;
   Buffer buffer = core_.pool.Get(kSuperblockCopyBytes);
   EncodeSuperblock(superblock, buffer.span());
   const uint64_t bit = uint64_t{1} << device.value;
@@ -105,9 +105,11 @@ Task<Status> Superblocks::WriteOne(DeviceIndex device) {
     FillBut(buffer.span(), filler.span());
     EPLOG_CO_AWAIT(WriteCopy(device, superblock.generation, filler.span()));
   }
+  damaged_ |= bit;  // until it is whole the other copy alone counts, and the next comes here again
+  EPLOG_CO_AWAIT(WriteCopy(device, superblock.generation, buffer.span()));
   damaged_ &= ~bit;
-  Task<Status> writing = WriteCopy(device, superblock.generation, buffer.span());
-  co_return co_await writing;
+  generations_[device.value] = superblock.generation;
+  co_return OkStatus();
 }
 
 // Durable on return, if the device is not lost meanwhile.

@@ -272,6 +272,18 @@ void SetStale(Assembly& assembly, const FoundMember& item) {
   }
 }
 
+// Of one that was replaced nothing is gone on from: it does not come back as it is.
+void NoteNumbers(Assembly& assembly, const FoundMember& item) {
+  const Superblock& s = item.superblock;
+  if (assembly.winner.members[s.index.value].uuid != s.device_uuid) {
+    return;
+  }
+  assembly.highest_epoch = std::max(assembly.highest_epoch, s.epoch.number);
+  if (std::max({s.epoch.number, s.generation, s.checkpoint.generation}) >= kLastToGoOnFrom) {
+    assembly.miscounted = Name(item) + " (" + item.device->name() + ")";
+  }
+}
+
 void SetTrusted(Assembly& assembly, const FoundMember& item) {
   const size_t index = item.superblock.index.value;
   assembly.settled = assembly.settled && item.superblock.epoch == assembly.winner.epoch;
@@ -304,7 +316,7 @@ Result<Assembly> Judge(std::vector<FoundMember>& found, Canary canary) {
   assembly.away.resize(g.devices());
   assembly.generations.resize(g.devices(), 0);
   for (FoundMember& item : found) {
-    assembly.highest_epoch = std::max(assembly.highest_epoch, item.superblock.epoch.number);
+    NoteNumbers(assembly, item);
     assembly.epochs.push_back(item.superblock.epoch);
     assembly.epochs.push_back(item.superblock.base);
     const std::string why = WhyStale(assembly.winner, item.superblock);

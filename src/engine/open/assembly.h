@@ -40,7 +40,8 @@ struct Assembly {
   std::vector<uint64_t> generations;  // of each trusted member's newest superblock
   uint64_t damaged = 0;               // mask: trusted members of which the other copy is damaged
   std::vector<Epoch> epochs;          // of every superblock, and what these call opened
-  uint64_t highest_epoch = 0;         // highest epoch number seen anywhere
+  uint64_t highest_epoch = 0;         // that any device bears which the winner knows
+  std::string miscounted;             // one of these that bears a number none is counted up to
 };
 
 // Refuses by name: a device that is no member (any more), of another array, doubled, truncated, of

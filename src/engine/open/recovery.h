@@ -34,6 +34,9 @@ class Recovery {
   // and core.rings know what is taken. Writes nothing.
   Task<Status> Analyse();
 
+  // Refuses, before anything is written, what could not be read any more if it were.
+  [[nodiscard]] Status MayGoOn() const;
+
   // Makes it so on disk under a new epoch, up to where the array may open. `superblocks` and
   // `checkpointer` are those of the new life.
   Task<Status> Repair(Superblocks& superblocks, Checkpointer& checkpointer);

@@ -14,6 +14,27 @@ constexpr size_t kMendsAtOnce = 32;
 
 }  // namespace
 
+Status Recovery::MayGoOn() const {
+  std::string who = assembly_.miscounted;
+  for (const FoundBlock& block : ring_blocks_) {
+    if (block.number >= kLastToGoOnFrom) {
+      who = core_.geometry.DeviceName(block.ssd);
+    }
+  }
+  if (!who.empty()) {
+    return Fail(ErrorCode::kCorrupt, who +
+                                         " bears a number that nothing is counted up to: it is "
+                                         "damaged; nothing was written. Mount --without it, "
+                                         "and replace it");
+  }
+  if (std::max(position_.sequence, position_.place) >= kLastToGoOnFrom) {
+    return Fail(ErrorCode::kCorrupt,
+                "the log is damaged: it bears a number that nothing is counted up to; nothing was "
+                "written. Mount --read-only to read what is left");
+  }
+  return OkStatus();
+}
+
 Task<Status> Recovery::Repair(Superblocks& superblocks, Checkpointer& checkpointer) {
   checkpointer.Adopt(root_, superblocks.current().checkpoint.root_block);
   for (const MemberEntry& member : superblocks.current().members) {

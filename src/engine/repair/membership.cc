@@ -268,6 +268,12 @@ Task<Result<uint64_t>> Membership::LookAt(Device& device) const {
       continue;
     }
     newest = std::max(newest, copy->epoch.number);
+    if (newest >= kLastToGoOnFrom) {
+      co_return eplog::Fail(ErrorCode::kCorrupt,
+                            device.name() + " bears a superblock of this array with epoch " +
+                                std::to_string(newest) +
+                                ", a number that nothing is counted up to: wipe it first");
+    }
     if (copy->epoch.number >= opened && IsInUse(*copy)) {
       co_return eplog::Fail(ErrorCode::kExists,
                             device.name() + " is " + copy->DeviceName() +

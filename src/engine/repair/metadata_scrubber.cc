@@ -205,7 +205,12 @@ Task<void> MetadataScrubber::CheckRing(DeviceIndex ssd) {
 Task<Status> MetadataScrubber::Heal() {
   if (!in_superblocks_.empty()) {
     for (int copy = 0; copy < 2; ++copy) {
-      EPLOG_CO_AWAIT(parts_.superblocks.Write());
+      Task<Status> writing = parts_.superblocks.Write();
+      const Status written = co_await writing;
+      if (!written.ok()) {  // of that device the other copy alone is whole
+        core_.Stop(written.error());
+        co_return eplog::Fail(written.error());
+      }
     }
   }
   if (!elsewhere_.empty()) {

@@ -117,6 +117,11 @@ Task<Result<VolumeId>> Volumes::Create(std::string name, uint64_t size_bytes) {
                                             " volumes; delete one first");
   }
   const VolumeId id(table.next_id());
+  if (id.value == kNoMoreVolumeIds) {
+    co_return Fail(ErrorCode::kNoSpace,
+                   "all " + std::to_string(kNoMoreVolumeIds - 1) +
+                       " numbers of volumes of this array have been used, and none is given twice");
+  }
   std::vector<VolumeRecord> records = {VolumeCreated{id, size_bytes, std::move(name)}};
   EPLOG_CO_AWAIT(Append(std::move(records), true));
   clean_.insert(id.value);

@@ -69,6 +69,28 @@ TEST_F(WrittenSuperblocks, LackOfSpaceBelowIsAnError) {
   EXPECT_EQ(full.error().code, ErrorCode::kNoSpace);
 }
 
+// What was not written whole lies over the older copy: until it is, the newer one is the only one.
+TEST_F(WrittenSuperblocks, WhatWasNotWrittenIsWrittenToTheSameCopy) {
+  const DeviceIndex device(2);
+  const uint64_t newest = NewestOn(device).generation;
+  for (const uint64_t nth : {1U, 1U, 2U}) {  // the second time on it comes after a filler
+    parts_.faulty(device).Add(
+        {.kinds = MaskOf(RequestKind::kWrite), .nth = nth, .code = ErrorCode::kNoSpace});
+    ASSERT_FALSE(Write().ok());
+    const auto copies = CopiesOn(device);
+    ASSERT_TRUE(copies[newest % 2].ok());
+    EXPECT_EQ(copies[newest % 2]->generation, newest);
+  }
+  parts_.ResetCounters();
+  ASSERT_TRUE(Write().ok());
+  EXPECT_EQ(parts_.counted(device).writes, 2U) << "nothing of what came half may be left";
+  const auto copies = CopiesOn(device);
+  ASSERT_TRUE(copies[0].ok() && copies[1].ok());
+  EXPECT_EQ(copies[newest % 2]->generation, newest);
+  EXPECT_EQ(copies[1 - newest % 2]->generation, newest + 1);
+  EXPECT_EQ(Damaged(device), 0U);
+}
+
 // I11: while one that is back bears an older epoch, no other may bear the one that calls it live.
 TEST_F(WrittenSuperblocks, ThoseThatWereAwayGetTheirsBeforeAllOthers) {
   superblocks_.Return(DeviceIndex(3), 9, false);
