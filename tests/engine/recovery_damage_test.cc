@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "format/entry.h"
 #include "format/superblock.h"
 #include "tests/engine/small_array.h"
 
@@ -248,6 +249,42 @@ class RingDamage : public RecoveryDamage {
     }
   }
 };
+
+// Of a ring some blocks cannot be read that nobody needs, and the log is lost: all headers are there.
+TEST_F(RingDamage, ABlockThatCannotBeReadHidesNoOther) {
+  Make(2, 1);
+  Write(0, 8);
+  for (uint64_t chunk = 8; chunk < 14; ++chunk) {
+    Write(chunk);
+    Flush();
+  }
+  Keep();
+  const auto superblock =
+      DecodeSuperblock(std::span(kept_[0]).subspan(kSuperblockCopyOffset[0], kSuperblockCopyBytes));
+  ASSERT_TRUE(superblock.ok());
+  const Geometry& g = superblock->geometry;
+  uint64_t unneeded = 0;
+  for (uint64_t block = 0; block < g.ring_blocks; ++block) {
+    for (uint8_t ssd = 0; ssd < n_; ++ssd) {
+      const auto bytes = std::span(kept_[ssd]).subspan(g.RingOffset(block), kBlockBytes);
+      if (DecodeRingBlock(bytes, superblock->array_uuid, g, DeviceIndex(ssd)).ok()) {
+        continue;
+      }
+      ++unneeded;
+      test_->faulty(ssd).Add({.kinds = MaskOf(RequestKind::kRead),
+                              .from_then_on = true,
+                              .range_offset_bytes = g.RingOffset(block),
+                              .range_length_bytes = kBlockBytes});
+    }
+  }
+  ASSERT_GT(unneeded, 0U);
+  Open(/*without=*/n_);
+  const Outcome outcome = Compare();
+  EXPECT_EQ(outcome.unreadable, 0U);
+  EXPECT_EQ(outcome.older, 0U);
+  EXPECT_EQ(told_, "");
+  test_->Kill();
+}
 
 TEST_F(RingDamage, WhatCouldNotBeReadIsNotWrittenOver) {
   LoseTheLogAfter(

@@ -16,17 +16,25 @@ void AddEntry(FoundEntries& into, EntryHeader header, std::string where) {
   found.copies.push_back(std::move(where));
 }
 
-// Calls `visit(block, bytes)` for every block of an area.
+// Calls `visit(block, bytes)` for every block of an area that can be read: a bad one hides none of its
+// neighbours.
 template <typename Visit>
 Status ForEachBlock(const RawMember& member, uint64_t offset, uint64_t blocks, const Visit& visit) {
   for (uint64_t first = 0; first < blocks; first += kScanBlocks) {
     const uint64_t count = std::min(kScanBlocks, blocks - first);
     auto bytes = ReadBytes(member, offset + first * kBlockBytes, count * kBlockBytes);
-    if (!bytes.ok()) {
+    if (!bytes.ok() && member.hangs) {
       return Fail(std::move(bytes).error());
     }
     for (uint64_t i = 0; i < count; ++i) {
-      visit(first + i, std::span<const std::byte>(*bytes).subspan(i * kBlockBytes, kBlockBytes));
+      if (bytes.ok()) {
+        visit(first + i, std::span<const std::byte>(*bytes).subspan(i * kBlockBytes, kBlockBytes));
+        continue;
+      }
+      const auto single = ReadBytes(member, offset + (first + i) * kBlockBytes, kBlockBytes);
+      if (single.ok()) {
+        visit(first + i, std::span<const std::byte>(*single));
+      }
     }
   }
   return OkStatus();

@@ -85,6 +85,8 @@ class Recovery {
   void ForgetReplaced();
   Task<Status> ReadRings();
   Task<Status> ReadRing(DeviceIndex ssd);
+  Task<std::vector<bool>> ReadBlocks(DeviceIndex device, uint64_t offset_bytes,
+                                     std::span<std::byte> into);
   void NoteRingBlock(DeviceIndex ssd, const RingBlock& block);
   Task<Status> Join();
   Task<Result<std::optional<EntryHeader>>> NextEntry(const Appender::Position& at);

@@ -101,16 +101,35 @@ Task<Status> Recovery::ReadRings() {
   co_return co_await all;
 }
 
+// Which of them could be read: one bad block must not hide its neighbours.
+Task<std::vector<bool>> Recovery::ReadBlocks(DeviceIndex device, uint64_t offset_bytes,
+                                             std::span<std::byte> into) {
+  Task<Status> read = core_.members.ReadBytes(device, offset_bytes, into);
+  const Status whole = co_await read;
+  std::vector<bool> readable(into.size() / kBlockBytes, whole.ok());
+  for (size_t i = 0; !whole.ok() && i < readable.size(); ++i) {
+    const size_t at = i * kBlockBytes;
+    Task<Status> single =
+        core_.members.ReadBytes(device, offset_bytes + at, into.subspan(at, kBlockBytes));
+    const Status status = co_await single;
+    readable[i] = status.ok();
+  }
+  co_return readable;
+}
+
 // An unreadable part of a ring is one copy less.
 Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
   const Geometry& g = core_.geometry;
   for (uint64_t first = 0; first < g.ring_blocks; first += kRingBatchBlocks) {
     const uint64_t count = std::min(kRingBatchBlocks, g.ring_blocks - first);
     Buffer batch = core_.pool.Get(count * kBlockBytes);
-    Task<Status> read = core_.members.ReadBytes(ssd, g.RingOffset(first), batch.span());
-    const Status status = co_await read;
-    unread_rings_ |= status.ok() ? 0 : uint64_t{1} << ssd.value;
-    for (uint64_t i = 0; status.ok() && i < count; ++i) {
+    Task<std::vector<bool>> reading = ReadBlocks(ssd, g.RingOffset(first), batch.span());
+    const std::vector<bool> readable = co_await reading;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (!readable[i]) {
+        unread_rings_ |= uint64_t{1} << ssd.value;
+        continue;
+      }
       const auto bytes = batch.span().subspan(i * kBlockBytes, kBlockBytes);
       const auto head = DecodeRingBlockHead(bytes, core_.identity.array_uuid, g, ssd);
       if (!head.ok() || head->number % g.ring_blocks != first + i) {
