@@ -68,6 +68,41 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
   test_.Kill();
 }
 
+// A write over what lay in a buffer was applied, and what came behind it in the log found no space:
+// the array stops before who wrote hears of it.
+TEST_F(NoRoomBelow, WhatWasOverwrittenIsNotReadFromABuffer) {
+  constexpr uint64_t kStripe = (kSsdCount - 1) * 4096;
+  ArrayShape shape = Shape();
+  shape.buffers.device_chunks = 8;
+  SmallArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 4 * kStripe);
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 4 * kStripe)).ok());
+  ASSERT_TRUE(test.Flush().ok());
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 4096)).ok());
+  const std::vector<std::byte> newest = RandomBytes(random_, kStripe);
+  DeviceDelays slow = kSsdDelays;
+  slow.write_us = kSlowUs;
+  const auto set_delays = [&](const DeviceDelays& delays) {
+    for (uint32_t i = 0; i < kSsdCount; ++i) {
+      test.delayed(i).set_delays(delays);
+    }
+  };
+  set_delays(slow);
+  std::optional<Status> written;
+  test.loop.Spawn([](Task<Status> writing, std::optional<Status>* out) -> Task<void> {
+    *out = co_await writing;
+  }(test.array->Write(volume, 0, newest), &written));
+  test.Sleep(kSlowUs / 10);
+  set_delays(kSsdDelays);
+  test.faulty(kSsdCount).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
+  EXPECT_FALSE(RunTask(test.loop, test.array->CreateVolume("w", 4096)).ok());
+  ASSERT_TRUE(written.has_value());
+  EXPECT_TRUE(written->ok());
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
+  EXPECT_TRUE(test.Read(volume, 0, kStripe) == newest);
+  test.Kill();
+}
+
 // It was written over half: until it is whole the other copy alone says what the device is.
 TEST_F(NoRoomBelow, ASuperblockThatAScrubCannotMendStopsTheArray) {
   ASSERT_TRUE(test_.Flush().ok());

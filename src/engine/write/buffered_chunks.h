@@ -37,17 +37,20 @@ class BufferedChunks {
  public:
   explicit BufferedChunks(Core& core) : core_(core), queues_(core.geometry.n) {}
 
-  // Chunks that something overwrites which is about to be submitted: visible until this goes.
+  // Chunks that something overwrites which is about to be submitted: visible until it is applied.
+  // Where it fails, the array has stopped, and reads go on finding what was acknowledged.
   class [[nodiscard]] Leaving {
    public:
     explicit Leaving(BufferedChunks& chunks) : chunks_(chunks) {}
     Leaving(const Leaving&) = delete;
     Leaving& operator=(const Leaving&) = delete;
-    ~Leaving() {
-      // Had it failed, the array has stopped, and reads must find what was acknowledged.
-      for (size_t i = 0; !chunks_.core_.stop_error && i < taken_.size(); ++i) {
-        chunks_.Done(*taken_[i]);
+    ~Leaving() = default;
+    // It is applied, or there is nothing to submit. The array may have stopped since.
+    void Overwritten() {
+      for (const BufferedPtr& chunk : taken_) {
+        chunks_.Done(*chunk);
       }
+      taken_.clear();
     }
 
    private:

@@ -82,10 +82,14 @@ Task<Status> Trimmer::ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_
   co_return co_await write;
 }
 
-Task<Status> Trimmer::Append(RecordWrite& record) {
+Task<Status> Trimmer::Append(RecordWrite& record, BufferedChunks::Leaving& leaving) {
   appender_.Submit(record, false);
   co_await record.completion;
-  co_return record.completion.status();
+  Status status = record.completion.status();
+  if (status.ok()) {
+    leaving.Overwritten();
+  }
+  co_return status;
 }
 
 Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
@@ -122,12 +126,13 @@ Task<Status> Trimmer::TrimStripes(StripeIndex first, uint32_t count) {
     --end;
   }
   if (begin == end) {
+    leaving.Overwritten();
     co_return OkStatus();
   }
   RecordWrite record;
   record.trim = StripesTrimmed{StripeIndex(begin), end - begin};
   grant.TakeLog();
-  Task<Status> append = Append(record);
+  Task<Status> append = Append(record, leaving);
   co_return co_await append;
 }
 
@@ -160,7 +165,7 @@ Task<Status> Trimmer::TrimChunks(StripeIndex stripe, uint32_t first, uint32_t la
   record.trim = ChunksTrimmed{g.Chunk(stripe, first), last - first};
   record.promised = blocks;
   grant.TakeLog();
-  Task<Status> append = Append(record);
+  Task<Status> append = Append(record, leaving);
   co_return co_await append;
 }
 

@@ -35,7 +35,7 @@ class Trimmer {
   Task<Status> TrimStripes(StripeIndex first, uint32_t count);
   Task<Status> TrimChunks(StripeIndex stripe, uint32_t first, uint32_t last);
   Task<Status> ZeroInChunk(ChunkIndex chunk, uint64_t from_bytes, uint64_t to_bytes);
-  Task<Status> Append(RecordWrite& record);
+  Task<Status> Append(RecordWrite& record, BufferedChunks::Leaving& leaving);
   [[nodiscard]] bool IsZero(ChunkIndex chunk) const {
     return core_.state->Latest(chunk).word.is_zero() && !writer_.chunks.IsLocked(chunk.value) &&
            buffered_.Latest(chunk) == nullptr;

@@ -394,6 +394,7 @@ Task<Status> Volumes::FreeRun(VolumeId owner, ExtentIndex first, uint32_t count)
   freeing_.erase(freeing);
   if (record.completion.status().ok()) {  // else nothing was freed
     last_freed_[owner.value] = record.completion.sequence();
+    leaving.Overwritten();
   }
   co_return record.completion.status();
 }

@@ -137,7 +137,11 @@ Task<Status> Writer::WriteStripe(StripeIndex stripe, std::span<const std::byte> 
   BufferedChunks::Leaving leaving(buffered_);
   buffered_.Supersede(g.Chunk(stripe, 0), g.k(), leaving);
   Task<Status> write = WriteRow(stripe, grant, std::span(content).first(g.k()));
-  co_return co_await write;
+  status = co_await write;
+  if (status.ok()) {
+    leaving.Overwritten();
+  }
+  co_return status;
 }
 
 Task<Status> Writer::WriteRow(StripeIndex stripe, Grant& grant,

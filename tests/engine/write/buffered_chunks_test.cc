@@ -182,6 +182,7 @@ TEST_F(Buffered, WhoOverwritesARangeTakesWhatIsReadyInIt) {
     EXPECT_EQ(chunks_.Absorbing(ChunkIndex(12)), nullptr);
     EXPECT_EQ(chunks_.Latest(ChunkIndex(10)), first->data.data()) << "until that is applied";
     EXPECT_FALSE(first->done);
+    leaving.Overwritten();
   }
   EXPECT_TRUE(first->done);
   EXPECT_TRUE(last->done);
@@ -206,6 +207,17 @@ TEST_F(Buffered, WhatWasAcknowledgedStaysWhenTheArrayStops) {
   EXPECT_EQ(chunks_.Latest(ChunkIndex(10)), taken->data.data());
   EXPECT_EQ(chunks_.Latest(ChunkIndex(20)), other->data.data());
   EXPECT_EQ(chunks_.Absorbing(ChunkIndex(20)), other);
+}
+
+// The array stopped for something else, just after it was applied.
+TEST_F(Buffered, WhatWasOverwrittenIsNotReadOnWhenTheArrayStops) {
+  const BufferedPtr taken = Put(ChunkIndex(10));
+  BufferedChunks::Leaving leaving(chunks_);
+  chunks_.Supersede(ChunkIndex(10), 1, leaving);
+  Stop();
+  leaving.Overwritten();
+  EXPECT_TRUE(taken->done);
+  EXPECT_EQ(chunks_.Latest(ChunkIndex(10)), nullptr);
 }
 
 TEST_F(Buffered, WhoWaitsForARangeWaitsForWhatLeavesInIt) {
