@@ -103,6 +103,57 @@ TEST_F(NoRoomBelow, WhatWasOverwrittenIsNotReadFromABuffer) {
   test.Kill();
 }
 
+// Buffers are full, and a write has just got an extent when the array stops: nothing is drained any
+// more, and nobody would wake who waits for room in them.
+TEST_F(NoRoomBelow, WhoComesToFullBuffersOfAnArrayThatStoppedIsRefused) {
+  constexpr uint64_t kStripe = (kSsdCount - 1) * 4096;
+  ArrayShape shape = Shape();
+  shape.buffers.device_chunks = 1;
+  SmallArray test(shape);
+  const VolumeId volume = test.CreateVolume("v", 12 * kStripe);
+  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 12 * kStripe)).ok());
+  const VolumeId other = test.CreateVolume("w", 4 * kStripe);
+  ASSERT_TRUE(test.Flush().ok());
+  const std::vector<std::byte> chunk = RandomBytes(random_, 4096);
+  const auto start = [&](Task<Status> task, std::optional<Status>* out) {
+    test.loop.Spawn([](Task<Status> running, std::optional<Status>* into) -> Task<void> {
+      *into = co_await running;
+    }(std::move(task), out));
+  };
+  DeviceDelays slow = kLogDelays;
+  slow.write_us = kSlowUs;
+  test.delayed(kSsdCount).set_delays(slow);
+  std::optional<Status> first;  // to an extent of its own
+  start(test.array->Write(other, 0, chunk), &first);
+  test.Sleep(kSlowUs / 10);
+  test.delayed(kSsdCount).set_delays(kLogDelays);
+  test.faulty(kSsdCount).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
+  std::optional<Status> second;  // an entry behind it, which fails
+  start(
+      [](Array* array) -> Task<Status> {
+        Task<Result<VolumeId>> creating = array->CreateVolume("x", 4096);
+        const Result<VolumeId> created = co_await creating;
+        co_return created.ok() ? OkStatus() : Status(eplog::Fail(created.error()));
+      }(test.array.get()),
+      &second);
+  test.Sleep(1000);
+  // As many as there is room for, with those that are on their way to the log.
+  std::vector<std::optional<Status>> buffered(kSsdCount + 4 * kSsdCount);
+  for (uint64_t i = 0; i < buffered.size(); ++i) {
+    start(test.array->Write(volume, i * 4096, chunk), &buffered[i]);
+  }
+  test.Sleep(1000);
+  EXPECT_TRUE(buffered.back().has_value());
+  ASSERT_FALSE(first.has_value());
+  test.Sleep(10 * kSlowUs);
+  EXPECT_EQ(test.array->GetStatus().state, ArrayState::kFailed);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_FALSE(second->ok());
+  ASSERT_TRUE(first.has_value()) << "it waits for ever";
+  EXPECT_FALSE(first->ok());
+  test.Kill();
+}
+
 // It was written over half: until it is whole the other copy alone says what the device is.
 TEST_F(NoRoomBelow, ASuperblockThatAScrubCannotMendStopsTheArray) {
   ASSERT_TRUE(test_.Flush().ok());

@@ -128,9 +128,9 @@ Task<Status> WriteBuffer::Prepare(const BufferedPtr& chunk, uint64_t offset_byte
   const Geometry& g = core_.geometry;
   Status status;
   while (chunks_.held() >= MostChunks()) {
-    co_await core_.buffers_changed.Wait();
-    status = core_.Running();
+    status = core_.Running();  // before it waits: where nothing is drained any more nobody wakes it
     EPLOG_CO_TRY(status);
+    co_await core_.buffers_changed.Wait();
   }
   chunks_.TakeRam(*chunk);
   chunk->grant = std::make_unique<Grant>(admission_);
