@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kSsdCount = 4;
 constexpr uint32_t kFull = 1;  // the SSD without space
 constexpr uint64_t kSlowUs = 1'000'000;
+constexpr uint64_t kStripe = (kSsdCount - 1) * 4096;
 
 class NoRoomBelow : public ::testing::Test {
  protected:
@@ -23,6 +24,23 @@ class NoRoomBelow : public ::testing::Test {
     shape.ssd_delays = kSsdDelays;
     shape.log_delays = kLogDelays;
     return shape;
+  }
+  static ArrayShape Buffering(uint32_t chunks_an_ssd) {
+    ArrayShape shape = Shape();
+    shape.buffers.device_chunks = chunks_an_ssd;
+    return shape;
+  }
+  VolumeId WrittenVolume(SmallArray& test, uint64_t size) {
+    const VolumeId volume = test.CreateVolume("v", size);
+    EXPECT_TRUE(test.Write(volume, 0, RandomBytes(random_, size)).ok());
+    EXPECT_TRUE(test.Flush().ok());
+    return volume;
+  }
+  // `out` outlives the array.
+  static void Start(SmallArray& test, Task<Status> task, std::optional<Status>& out) {
+    test.loop.Spawn([](Task<Status> running, std::optional<Status>* into) -> Task<void> {
+      *into = co_await running;
+    }(std::move(task), &out));
   }
   void SetDelaysOfOthers(const DeviceDelays& delays) {
     for (uint32_t i = 0; i <= kSsdCount; ++i) {
@@ -47,9 +65,7 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
   slow.flush_us = kSlowUs;
   SetDelaysOfOthers(slow);
   test_.faulty(kFull).Add({.kinds = MaskOf(RequestKind::kFlush), .code = ErrorCode::kNoSpace});
-  test_.loop.Spawn([](Task<Status> writing, std::optional<Status>* out) -> Task<void> {
-    *out = co_await writing;
-  }(test_.array->Checkpoint(CheckpointKind::kFull), &checkpointed_));
+  Start(test_, test_.array->Checkpoint(CheckpointKind::kFull), checkpointed_);
   for (int i = 0; i < 100'000 && test_.array->GetStatus().devices[kFull].write_errors == 0; ++i) {
     test_.Sleep(10);
   }
@@ -71,13 +87,9 @@ TEST_F(NoRoomBelow, AFlushBesideOneThatFailedIsNotAcknowledged) {
 // A write over what lay in a buffer was applied, and what came behind it in the log found no space:
 // the array stops before who wrote hears of it.
 TEST_F(NoRoomBelow, WhatWasOverwrittenIsNotReadFromABuffer) {
-  constexpr uint64_t kStripe = (kSsdCount - 1) * 4096;
-  ArrayShape shape = Shape();
-  shape.buffers.device_chunks = 8;
-  SmallArray test(shape);
-  const VolumeId volume = test.CreateVolume("v", 4 * kStripe);
-  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 4 * kStripe)).ok());
-  ASSERT_TRUE(test.Flush().ok());
+  std::optional<Status> written;
+  SmallArray test(Buffering(8));
+  const VolumeId volume = WrittenVolume(test, 4 * kStripe);
   ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 4096)).ok());
   const std::vector<std::byte> newest = RandomBytes(random_, kStripe);
   DeviceDelays slow = kSsdDelays;
@@ -88,10 +100,7 @@ TEST_F(NoRoomBelow, WhatWasOverwrittenIsNotReadFromABuffer) {
     }
   };
   set_delays(slow);
-  std::optional<Status> written;
-  test.loop.Spawn([](Task<Status> writing, std::optional<Status>* out) -> Task<void> {
-    *out = co_await writing;
-  }(test.array->Write(volume, 0, newest), &written));
+  Start(test, test.array->Write(volume, 0, newest), written);
   test.Sleep(kSlowUs / 10);
   set_delays(kSsdDelays);
   test.faulty(kSsdCount).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
@@ -106,41 +115,33 @@ TEST_F(NoRoomBelow, WhatWasOverwrittenIsNotReadFromABuffer) {
 // Buffers are full, and a write has just got an extent when the array stops: nothing is drained any
 // more, and nobody would wake who waits for room in them.
 TEST_F(NoRoomBelow, WhoComesToFullBuffersOfAnArrayThatStoppedIsRefused) {
-  constexpr uint64_t kStripe = (kSsdCount - 1) * 4096;
-  ArrayShape shape = Shape();
-  shape.buffers.device_chunks = 1;
-  SmallArray test(shape);
-  const VolumeId volume = test.CreateVolume("v", 12 * kStripe);
-  ASSERT_TRUE(test.Write(volume, 0, RandomBytes(random_, 12 * kStripe)).ok());
+  std::optional<Status> first;   // to an extent of its own
+  std::optional<Status> second;  // an entry behind it, which fails
+  // As many as there is room for, with those that are on their way to the log.
+  std::vector<std::optional<Status>> buffered(kSsdCount + 4 * kSsdCount);
+  SmallArray test(Buffering(1));
+  const VolumeId volume = WrittenVolume(test, 12 * kStripe);
   const VolumeId other = test.CreateVolume("w", 4 * kStripe);
   ASSERT_TRUE(test.Flush().ok());
   const std::vector<std::byte> chunk = RandomBytes(random_, 4096);
-  const auto start = [&](Task<Status> task, std::optional<Status>* out) {
-    test.loop.Spawn([](Task<Status> running, std::optional<Status>* into) -> Task<void> {
-      *into = co_await running;
-    }(std::move(task), out));
-  };
   DeviceDelays slow = kLogDelays;
   slow.write_us = kSlowUs;
   test.delayed(kSsdCount).set_delays(slow);
-  std::optional<Status> first;  // to an extent of its own
-  start(test.array->Write(other, 0, chunk), &first);
+  Start(test, test.array->Write(other, 0, chunk), first);
   test.Sleep(kSlowUs / 10);
   test.delayed(kSsdCount).set_delays(kLogDelays);
   test.faulty(kSsdCount).Add({.kinds = MaskOf(RequestKind::kWrite), .code = ErrorCode::kNoSpace});
-  std::optional<Status> second;  // an entry behind it, which fails
-  start(
+  Start(
+      test,
       [](Array* array) -> Task<Status> {
         Task<Result<VolumeId>> creating = array->CreateVolume("x", 4096);
         const Result<VolumeId> created = co_await creating;
         co_return created.ok() ? OkStatus() : Status(eplog::Fail(created.error()));
       }(test.array.get()),
-      &second);
+      second);
   test.Sleep(1000);
-  // As many as there is room for, with those that are on their way to the log.
-  std::vector<std::optional<Status>> buffered(kSsdCount + 4 * kSsdCount);
   for (uint64_t i = 0; i < buffered.size(); ++i) {
-    start(test.array->Write(volume, i * 4096, chunk), &buffered[i]);
+    Start(test, test.array->Write(volume, i * 4096, chunk), buffered[i]);
   }
   test.Sleep(1000);
   EXPECT_TRUE(buffered.back().has_value());

@@ -214,9 +214,8 @@ TEST_F(RecoveryDamage, RotBesideALossTakesNothingElse) {
 // know, and sees to it that the log device can be lost afterwards.
 class RingDamage : public RecoveryDamage {
  protected:
-  // The ring is as good as given back: nothing is known of it.
-  void LoseTheLogAfter(const std::function<void(uint32_t ssd, const Geometry& geometry)>& harm,
-                       const std::function<void(uint32_t ssd)>& mend) {
+  // Entries that were flushed one by one, and what the devices have of them is kept.
+  void KeepFlushedEntries() {
     Make(2, 1);
     Write(0, 8);
     for (uint64_t chunk = 8; chunk < 14; ++chunk) {
@@ -228,10 +227,25 @@ class RingDamage : public RecoveryDamage {
     const auto superblock = DecodeSuperblock(
         std::span(kept_[0]).subspan(kSuperblockCopyOffset[0], kSuperblockCopyBytes));
     ASSERT_TRUE(superblock.ok());
+    superblock_ = *superblock;
+  }
+  // All that was flushed, and nothing was dropped.
+  void ExpectWholeWithoutTheLog() {
+    Open(/*without=*/n_);
+    const Outcome outcome = Compare();
+    EXPECT_EQ(outcome.unreadable, 0U);
+    EXPECT_EQ(outcome.older, 0U);
+    EXPECT_EQ(told_, "");
+    test_->Kill();
+  }
+  // The ring is as good as given back: nothing is known of it.
+  void LoseTheLogAfter(const std::function<void(uint32_t ssd, const Geometry& geometry)>& harm,
+                       const std::function<void(uint32_t ssd)>& mend) {
+    KeepFlushedEntries();
     for (uint32_t ssd = 0; ssd < n_; ++ssd) {
       SCOPED_TRACE("ssd" + std::to_string(ssd));
       PutBack();
-      harm(ssd, superblock->geometry);
+      harm(ssd, superblock_.geometry);
       Open(/*without=*/99);
       mend(ssd);
       Write(20 + ssd);
@@ -239,35 +253,23 @@ class RingDamage : public RecoveryDamage {
       const Outcome then = Compare();
       EXPECT_EQ(then.unreadable + then.older, 0U);
       test_->Kill();
-      Open(/*without=*/n_);
-      const Outcome outcome = Compare();
-      EXPECT_EQ(outcome.unreadable, 0U);
-      EXPECT_EQ(outcome.older, 0U);
-      EXPECT_EQ(told_, "");
-      test_->Kill();
+      ExpectWholeWithoutTheLog();
       model_[20 + ssd].assign(kChunk, std::byte{0});
     }
   }
+
+  Superblock superblock_;
 };
 
 // Of a ring some blocks cannot be read that nobody needs, and the log is lost: all headers are there.
 TEST_F(RingDamage, ABlockThatCannotBeReadHidesNoOther) {
-  Make(2, 1);
-  Write(0, 8);
-  for (uint64_t chunk = 8; chunk < 14; ++chunk) {
-    Write(chunk);
-    Flush();
-  }
-  Keep();
-  const auto superblock =
-      DecodeSuperblock(std::span(kept_[0]).subspan(kSuperblockCopyOffset[0], kSuperblockCopyBytes));
-  ASSERT_TRUE(superblock.ok());
-  const Geometry& g = superblock->geometry;
+  KeepFlushedEntries();
+  const Geometry& g = superblock_.geometry;
   uint64_t unneeded = 0;
   for (uint64_t block = 0; block < g.ring_blocks; ++block) {
     for (uint8_t ssd = 0; ssd < n_; ++ssd) {
       const auto bytes = std::span(kept_[ssd]).subspan(g.RingOffset(block), kBlockBytes);
-      if (DecodeRingBlock(bytes, superblock->array_uuid, g, DeviceIndex(ssd)).ok()) {
+      if (DecodeRingBlock(bytes, superblock_.array_uuid, g, DeviceIndex(ssd)).ok()) {
         continue;
       }
       ++unneeded;
@@ -278,12 +280,7 @@ TEST_F(RingDamage, ABlockThatCannotBeReadHidesNoOther) {
     }
   }
   ASSERT_GT(unneeded, 0U);
-  Open(/*without=*/n_);
-  const Outcome outcome = Compare();
-  EXPECT_EQ(outcome.unreadable, 0U);
-  EXPECT_EQ(outcome.older, 0U);
-  EXPECT_EQ(told_, "");
-  test_->Kill();
+  ExpectWholeWithoutTheLog();
 }
 
 TEST_F(RingDamage, WhatCouldNotBeReadIsNotWrittenOver) {

@@ -44,7 +44,6 @@ class BufferedChunks {
     explicit Leaving(BufferedChunks& chunks) : chunks_(chunks) {}
     Leaving(const Leaving&) = delete;
     Leaving& operator=(const Leaving&) = delete;
-    ~Leaving() = default;
     // It is applied, or there is nothing to submit. The array may have stopped since.
     void Overwritten() {
       for (const BufferedPtr& chunk : taken_) {
