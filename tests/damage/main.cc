@@ -1,6 +1,6 @@
 // Thousands of damaged arrays: one bit, or one block that is another of the array. Each must open
-// with every volume's content right, or be refused in words; and what opens must be mended by a
-// scrub.
+// with every volume's content right, and be mended by a scrub: parity reaches that far. A refusal is
+// told in its own words, and fails.
 //
 //   damage [--cases N] [--seed S] [--only CASE] [--jobs J] [--canary]
 //
@@ -411,7 +411,8 @@ int Main(const Options& options) {
   PrintRefusals(reports);
   PrintWrong(reports, options);
   const bool met = options.cases < kEnoughCases || MetEnough(all);
-  return met && all.wrong == 0 && reports.size() == options.cases ? 0 : 1;
+  const bool sound = all.wrong == 0 && all.refused == 0;
+  return met && sound && reports.size() == options.cases ? 0 : 1;
 }
 
 }  // namespace

@@ -127,9 +127,14 @@ std::string Coverage::ToString() const {
       {"  chunks healed", healed},
       {"  liars made whole", made_whole},
       {"sectors corrupted", corrupt_sectors},
+      {"logs lost while running", logs_lost_while_running},
+      {"openings that lost more than m", stopped_openings},
+      {"devices without space", no_space_below},
+      {"  arrays seen to have stopped", no_space_stopped},
       {"what-if damages", damaged},
       {"  beyond parity", damaged_beyond},
       {"  refused to open", damaged_refused},
+      {"  of which little can be asked", damaged_unjudged},
       {"  superblocks", damaged_superblocks},
       {"  struck while it was mended", damaged_struck},
       {"  chunks harmed", damaged_chunks},
@@ -212,6 +217,15 @@ std::string Coverage::Missing(uint64_t least) const {
   need("scrubs", scrubs);
   need("damage beyond parity", damaged_beyond);
   need("chunks harmed by that", damaged_chunks);
+  need("damaged superblocks", damaged_superblocks);
+  need("openings struck while damage was mended", damaged_struck);
+  need("judgements by the rule of mode log", weak_probes);
+  need("openings without its logs, unasked", unasked_probes);
+  need("records dropped in recovery", recovery_dropped);
+  need("chunks salvaged of these", recovery_salvaged);
+  need("chunks moved on in the log", relogged_chunks);
+  need("liars made whole", made_whole);
+  need("arrays that stopped, and were read", stopped_read);
   need("losses of more than m", beyond);
   need("openings by force", beyond_read);
   need("chunks lost in these", beyond_lost);
@@ -223,6 +237,9 @@ std::string Coverage::Missing(uint64_t least) const {
   need("openings after two that were struck", struck_twice_opened);
   need("superblocks that were lied about", superblock_lies);
   need("arrays that stopped", stopped);
+  need("openings that lost more than m", stopped_openings);
+  need("devices without space", no_space_below);
+  need("arrays seen to have stopped for that", no_space_stopped);
   need("overwrites in a full array", overwrites_when_full);
   need("chunks healed", healed);
   need("devices taken back", taken_back);

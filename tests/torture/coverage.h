@@ -12,7 +12,7 @@ namespace eplog::torture {
 // What was at work when a crash struck.
 enum class Phase : uint8_t { kCommit, kCheckpoint, kRebuild, kRecovery };
 inline constexpr size_t kPhases = 4;
-inline constexpr size_t kFailures = 6;  // as many as Doom::Style has
+inline constexpr size_t kFailures = 6;  // styles of Doom that are of a device
 
 struct Coverage {
   // Crashes by the kind of the I/O that they struck: [0] while running, [1] during recovery.
@@ -48,6 +48,8 @@ struct Coverage {
   uint64_t damaged = 0;  // what-if crashes with damage of any kind, judged by its blast radius
   uint64_t damaged_beyond = 0;   // of them, more than parity can replace
   uint64_t damaged_refused = 0;  // openings in these
+  uint64_t damaged_unjudged =
+      0;  // openings in these of which only that they wrote nothing is asked
   uint64_t damaged_superblocks = 0;
   uint64_t damaged_struck = 0;   // openings in these that were cut short
   uint64_t damaged_chunks = 0;   // unreadable, or old and told, in these
@@ -65,7 +67,11 @@ struct Coverage {
   uint64_t struck_twice = 0;  // openings after two that were struck before their epochs opened
   uint64_t struck_twice_opened = 0;
   uint64_t superblock_lies = 0;
-  uint64_t stopped = 0;  // arrays that lost more than m devices while they ran
+  uint64_t stopped = 0;                  // arrays that lost more than m devices while they ran
+  uint64_t logs_lost_while_running = 0;  // and a flush was answered since
+  uint64_t stopped_openings = 0;         // the same while they were opened
+  uint64_t no_space_below = 0;    // lives in which a device found no space for what it was given
+  uint64_t no_space_stopped = 0;  // of them, those seen to have stopped
   uint64_t overwrites_when_full = 0;
   uint64_t scrubs = 0;
   uint64_t scrub_findings = 0;

@@ -9,61 +9,179 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/crc32c.h"
 
 #include "tests/torture/world.h"
 
 namespace eplog::torture {
+namespace {
+
+// Of an entry of the log (docs/format.md, section 6).
+constexpr std::string_view kHeaderMagic = "EPLE";
+constexpr size_t kUsedBytesAt = 8;
+constexpr size_t kRingBlockHeaderBytes = 64;
+
+bool IsHeader(std::span<const std::byte> bytes) {
+  return bytes.size() >= kHeaderMagic.size() &&
+         std::memcmp(bytes.data(), kHeaderMagic.data(), kHeaderMagic.size()) == 0;
+}
+
+constexpr size_t kCrcAt = 4;
+
+// By the CRC of its bytes, in which the field of the CRC itself counts as zero.
+bool IsWhole(std::span<const std::byte> bytes) {
+  static constexpr std::array<std::byte, 4> kZero{};
+  const uint32_t head = Crc32c(bytes.first(kCrcAt));
+  return Crc32c(bytes.subspan(kCrcAt + kZero.size()), Crc32c(kZero, head)) ==
+         LoadLe<uint32_t>(bytes.data() + kCrcAt);
+}
+
+// Of the headers that lie there one behind the other, each whole.
+template <typename Mark>
+void AddEntries(std::span<const std::byte> bytes, std::vector<Mark>& entries) {
+  Mark mark;
+  while (IsHeader(bytes) && bytes.size() >= mark.size()) {
+    const size_t used = LoadLe<uint16_t>(bytes.data() + kUsedBytesAt);
+    const auto header = bytes.first(std::clamp(used, mark.size(), bytes.size()));
+    bytes = bytes.subspan(header.size());
+    if (IsWhole(header)) {
+      std::copy_n(header.begin(), mark.size(), mark.begin());
+      entries.push_back(mark);
+    }
+  }
+}
+
+}  // namespace
 
 void World::Damage(Machine& copy, DeviceSet& hit, Damaged& damaged) {
-  const Geometry& g = plan_.geometry;
   std::vector<uint8_t> there;
   for (uint32_t i = 0; i < plan_.devices(); ++i) {
     if (!damaged.lost.contains(static_cast<uint8_t>(i))) {
       there.push_back(static_cast<uint8_t>(i));
     }
   }
-  const uint64_t metadata_of = there[random_.Below(there.size())];
-  DeviceSet without = damaged.lost;
-  uint64_t lost = damaged.lost.size();
-  if (random_.OneIn(4)) {
-    const uint8_t device = there[random_.Below(there.size())];
+  const auto any = [&] { return there[random_.Below(there.size())]; };
+  while (random_.OneIn(4)) {
+    const uint8_t device = any();
     if (DamageSuperblocks(copy, device)) {
       hit.insert(device);
-      without.insert(device);
-      damaged.superblocks_of = device;
-      ++lost;
+      damaged.superblocks.insert(device);
     }
   }
-  // Or what every SSD was given last: likely more than m chunks of one log stripe.
+  // Metadata of one SSD, mostly: then all has a copy elsewhere.
+  const bool scattered = random_.OneIn(4);
+  const uint8_t metadata_of = any();
+  // Or what every device was given last: likely more than m chunks of one log stripe.
   const bool newest = random_.OneIn(3);
+  const bool logs_too = random_.OneIn(4);
   const uint64_t units = newest ? there.size() : random_.Between(1, random_.OneIn(3) ? 8 : 3);
   for (uint64_t i = 0; i < units; ++i) {
-    const uint8_t device = newest ? there[i] : there[random_.Below(there.size())];
+    const uint8_t device = newest ? there[i] : any();
     const bool log = device >= plan_.n;
-    const bool metadata = !log && !newest && device == metadata_of && random_.OneIn(2);
-    if (newest && log) {
-      continue;
-    }
-    SimDevice::RotPlan plan;
-    plan.from_bytes = log        ? g.log_offset_bytes
-                      : metadata ? g.metadata_offset_bytes
-                                 : g.slots_offset_bytes;
-    plan.to_bytes = log ? g.log_bytes() : metadata ? g.slots_offset_bytes : g.ssd_bytes();
-    plan.newest = newest;
-    plan.unreadable = random_.OneIn(3);
-    if (copy.device(device).Rot(random_, plan)) {
-      hit.insert(device);
-      if (metadata || log) {
-        without.insert(device);
-      }
-      damaged.most_harmed += metadata ? 0 : 1 + 2 * lost;
-      Say("DAMAGE of " + Names(plan_, {device}) + (metadata ? ", metadata" : "") +
-          (plan.unreadable ? ", unreadable" : ""));
+    const bool here = scattered || device == metadata_of;
+    if (!newest || !log || logs_too) {
+      DamageOne(copy, device, !log && !newest && here && random_.OneIn(2), newest, damaged, hit);
     }
   }
-  damaged.beyond_metadata = without.size() > plan_.create.parity;
+  JudgeDamage(copy, damaged);
+}
+
+void World::DamageOne(Machine& copy, uint8_t device, bool metadata, bool newest, Damaged& damaged,
+                      DeviceSet& hit) {
+  const Geometry& g = plan_.geometry;
+  const bool log = device >= plan_.n;
+  SimDevice::RotPlan plan;
+  plan.from_bytes = log        ? g.log_offset_bytes
+                    : metadata ? g.metadata_offset_bytes
+                               : g.slots_offset_bytes;
+  plan.to_bytes = log ? g.log_bytes() : metadata ? g.slots_offset_bytes : g.ssd_bytes();
+  plan.newest = newest;
+  plan.unreadable = random_.OneIn(3);
+  const PageImage before = copy.device(device).content();
+  const std::optional<uint64_t> at = copy.device(device).Rot(random_, plan);
+  if (!at) {
+    return;
+  }
+  std::array<std::byte, kBlockBytes> block{};
+  before.Read(*at, block);
+  const bool header = log && IsHeader(block);
+  const bool ring = metadata && *at >= g.ring_offset_bytes;
+  hit.insert(device);
+  if (header) {
+    damaged.headers.insert(device);
+  } else if (metadata && !ring) {
+    damaged.pages.insert(device);
+  } else if (!ring) {
+    damaged.most_harmed += 1 + 2 * (damaged.lost.size() + damaged.superblocks.size());
+  }
+  if (header || ring) {
+    damaged.places.emplace(device, *at);
+    AddEntries(std::span(block).subspan(ring ? kRingBlockHeaderBytes : 0),
+               ring ? damaged.ring_entries : damaged.log_entries);
+  }
+  Say("DAMAGE of " + Names(plan_, {device}) + (metadata || header ? ", metadata" : "") +
+      (plan.unreadable ? ", unreadable" : ""));
+}
+
+// In the log or the ring of a device, but for what was hit.
+bool World::IsOn(const Machine& copy, uint8_t device, const EntryMark& entry,
+                 const Damaged& damaged) const {
+  const Geometry& g = plan_.geometry;
+  const bool log = device >= plan_.n;
+  const uint64_t begin = log ? g.log_offset_bytes : g.ring_offset_bytes;
+  const uint64_t blocks = log ? g.log_blocks : g.ring_blocks;
+  std::array<std::byte, kBlockBytes> block{};
+  for (uint64_t at = begin; at < begin + blocks * kBlockBytes; at += kBlockBytes) {
+    const PageImage& content = copy.device(device).content();
+    if (!content.HasPage(at / kBlockBytes) || damaged.places.contains({device, at})) {
+      continue;
+    }
+    content.Read(at, block);
+    if (!log && !IsWhole(block)) {
+      continue;
+    }
+    std::vector<EntryMark> there;
+    AddEntries(std::span(block).subspan(log ? 0 : kRingBlockHeaderBytes), there);
+    if (std::ranges::find(there, entry) != there.end()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A page of a checkpoint is on m + 1 SSDs. The header of an entry that was flushed is on all log
+// devices and on a ring: it may be nowhere now if it was on one that is gone or was hit.
+void World::JudgeDamage(const Machine& copy, Damaged& damaged) const {
+  DeviceSet gone = damaged.lost;
+  gone.insert(damaged.superblocks.begin(), damaged.superblocks.end());
+  DeviceSet no_pages = gone;
+  no_pages.insert(damaged.pages.begin(), damaged.pages.end());
+  DeviceSet no_headers = gone;
+  no_headers.insert(damaged.headers.begin(), damaged.headers.end());
+  const auto ssds = std::ranges::count_if(no_pages, [this](uint8_t i) { return i < plan_.n; });
+  damaged.may_refuse = std::max<uint64_t>(gone.size(), ssds) > plan_.create.parity;
+  damaged.beyond_metadata = gone.size() == plan_.devices();
+  std::vector<EntryMark> hit = damaged.log_entries;
+  hit.insert(hit.end(), damaged.ring_entries.begin(), damaged.ring_entries.end());
+  for (const EntryMark& entry : hit) {
+    bool there = false;
+    bool was_on_a_ring = std::ranges::count(damaged.ring_entries, entry) != 0;
+    for (uint32_t i = 0; i < plan_.devices(); ++i) {
+      const auto device = static_cast<uint8_t>(i);
+      const bool on = IsOn(copy, device, entry, damaged);
+      there = there || (on && !gone.contains(device));
+      was_on_a_ring = was_on_a_ring || (on && device < plan_.n);
+    }
+    damaged.beyond_metadata = damaged.beyond_metadata || (!there && was_on_a_ring);
+  }
   // In mode log what is flushed may have its only headers on the log devices.
-  damaged.weak = plan_.create.journal == JournalMode::kLog && AllLogsIn(without) && !logs_degraded_;
+  damaged.weak =
+      plan_.create.journal == JournalMode::kLog && AllLogsIn(no_headers) && !logs_degraded_;
 }
 
 // One of its two copies, or both.
@@ -75,7 +193,7 @@ bool World::DamageSuperblocks(Machine& copy, uint8_t device) {
   for (uint64_t i = 0; i < std::size(kSuperblockCopyOffset); ++i) {
     plan.from_bytes = kSuperblockCopyOffset[i];
     plan.to_bytes = plan.from_bytes + kSuperblockCopyBytes;
-    any = (which != i && copy.device(device).Rot(random_, plan)) || any;
+    any = (which != i && copy.device(device).Rot(random_, plan).has_value()) || any;
   }
   if (any) {
     ++coverage_.damaged_superblocks;
@@ -101,14 +219,15 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
   inspection.weak = damaged.weak;
   inspection.harm = &harm;
   inspection.close = true;
+  const uint64_t writes = copy.WritesSubmitted();
   copy.loop().Spawn(Inspect(factory_, copy.loop(), oracle_, pool_, inspection));
   const Driven driven = copy.Drive([&] { return inspection.done; });
-  if (damaged.superblocks_of && inspection.wrong.starts_with("refused to open: not found")) {
+  if (!damaged.superblocks.empty() && inspection.wrong.starts_with("refused to open: not found")) {
     // What bears no superblock may be anybody's: who opens the array leaves it out.
     copy.loop().Abort();
     Damaged bare = damaged;
-    bare.lost.insert(*damaged.superblocks_of);
-    bare.superblocks_of.reset();
+    bare.lost.merge(bare.superblocks);
+    bare.superblocks.clear();
     return OpenDamaged(copy, bare, read_only, told);
   }
   coverage_.damaged_refused += inspection.done && !inspection.opened ? 1 : 0;
@@ -119,8 +238,13 @@ bool World::OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, u
     ++coverage_.damaged_struck;
   } else if (!copy.bus().complaint().empty()) {
     inspection.wrong = "device misused: " + copy.bus().complaint();
+  } else if (copy.WritesSubmitted() != writes && (read_only || !inspection.opened)) {
+    inspection.wrong = read_only ? "a read-only opening wrote" : "it was refused, and wrote";
   } else if (damaged.beyond_metadata) {
     inspection.wrong.clear();  // the newest entries may be nowhere, and nobody can know of them
+    ++coverage_.damaged_unjudged;
+  } else if (damaged.may_refuse && inspection.done && !inspection.opened) {
+    inspection.wrong.clear();  // that something is nowhere is known: what opens has it all
   } else if (harm.unreadable + harm.old > damaged.most_harmed) {
     inspection.wrong = std::to_string(harm.unreadable) + " chunks unreadable and " +
                        std::to_string(harm.old) + " old, where " +

@@ -69,11 +69,14 @@ Task<void> Rewrite(EventLoop& loop, const Oracle& oracle, BufferPool& pool,
     const Buffer buffer = pool.Get(std::min(oracle.chunk_bytes(), match.info.size_bytes - at));
     Task<Status> reading = inspection.array->Read(match.info.id, at, buffer.span());
     Status status = co_await reading;
+    // What holds something has its place, however full the array is.
+    const bool empty =
+        std::ranges::all_of(buffer.span(), [](std::byte b) { return b == std::byte{0}; });
     if (status.ok()) {
       Task<Status> writing = inspection.array->Write(match.info.id, at, buffer.span());
       status = co_await writing;
     }
-    if (!status.ok() && status.error().code != ErrorCode::kNoSpace) {
+    if (!status.ok() && (!empty || status.error().code != ErrorCode::kNoSpace)) {
       inspection.wrong = "writing it again: " + status.error().ToString();
       co_return;
     }

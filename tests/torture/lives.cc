@@ -89,6 +89,7 @@ void World::CountPairs(bool recovering) {
 // The machine stops here; `recovering`: in the middle of an opening.
 void World::Crash(bool recovering) {
   if (!recovering) {
+    NoteLostLogs(array_->GetStatus());
     CheckFailedFlushes();
     coverage_.stopped += unknown_ && array_->GetStatus().state == ArrayState::kFailed ? 1 : 0;
   }
@@ -194,9 +195,10 @@ void World::Live() {
     Convalesce();
   }
   if (stops) {
-    ArmStop();
+    ArmStop(Well());
   } else {
     ArmDooms(false);
+    ArmNoSpace();
   }
   work_->Spawn(plan_.width);
   if (ending == Ending::kCrash || random_.OneIn(4)) {
@@ -295,6 +297,7 @@ void World::EndByCrash() {
     }
   }
   ProbeStopped();
+  ExpectStopped();
   if (!failed()) {
     Crash(false);
   }

@@ -139,15 +139,20 @@ void World::ProbeBack() {
 
 // ------------------------------------------------------------------------------ while it runs
 
-// At about one moment, or one after the other; some may be missing, or not whole, before.
-void World::ArmStop() {
+DeviceSet World::Well() const {
   const ArrayStatus status = array_->GetStatus();
-  std::vector<uint8_t> alive;
-  for (uint32_t i = 0; i < plan_.devices(); ++i) {
+  DeviceSet well;
+  for (size_t i = 0; i < status.devices.size(); ++i) {
     if (status.devices[i].state == DeviceState::kOk) {
-      alive.push_back(static_cast<uint8_t>(i));
+      well.insert(static_cast<uint8_t>(i));
     }
   }
+  return well;
+}
+
+// At about one moment, or one after the other; some may be missing, or not whole, before.
+void World::ArmStop(const DeviceSet& well) {
+  std::vector<uint8_t> alive(well.begin(), well.end());
   // Just one too many, or more.
   const uint64_t least = plan_.create.parity + 1 - (plan_.devices() - alive.size());
   const uint64_t count = random_.Between(least, random_.OneIn(2) ? least : alive.size());
@@ -170,10 +175,48 @@ void World::MeetStop(const Doom& doom) {
   Say("STOP: " + Names(plan_, {doom.device}) + " ceases to answer");
   fates_[doom.device].unplugged = true;
   unknown_ = true;
+  if (work_ != nullptr) {
+    work_->set_tolerant();
+  }
+  if (random_.OneIn(2)) {
+    machine_->bus().Arm(
+        {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 60)});
+  }
+}
+
+// Whichever device: it is not lost, and has all that was flushed when there is space again.
+void World::ArmNoSpace() {
+  if (plan_.lacks_space && factory_.survives_failures() && random_.OneIn(3)) {
+    machine_->bus().AddDoom({.style = Doom::Style::kNoSpace,
+                             .device = static_cast<uint8_t>(random_.Below(plan_.devices())),
+                             .countdown = random_.Between(1, random_.OneIn(2) ? 20 : 150)});
+  }
+}
+
+void World::MeetNoSpace(const Doom& doom) {
+  Say("NO SPACE on " + Names(plan_, {doom.device}));
+  ++coverage_.no_space_below;
   work_->set_tolerant();
   if (random_.OneIn(2)) {
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 60)});
+  }
+}
+
+// What a device was to keep it does not have, and it is part of the array: nothing is acknowledged
+// any more, once what was asked beside it has ended.
+void World::ExpectStopped() {
+  if (failed() || !machine_->bus().told_of_no_space()) {
+    return;
+  }
+  constexpr uint64_t kMostUs = 20'000'000;
+  const uint64_t until_us = machine_->loop().NowUs() + kMostUs;
+  const auto stopped = [this] { return array_->GetStatus().state == ArrayState::kFailed; };
+  const Driven driven =
+      machine_->Drive([&] { return stopped() || machine_->loop().NowUs() >= until_us; });
+  coverage_.no_space_stopped += stopped() ? 1 : 0;
+  if (driven != Driven::kStricken && !stopped()) {
+    Violate("I7: a device found no space, and the array has not stopped");
   }
 }
 

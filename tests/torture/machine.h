@@ -45,6 +45,7 @@ class Machine {
   [[nodiscard]] VirtualLoop& loop() { return loop_; }
   [[nodiscard]] SimBus& bus() { return bus_; }
   [[nodiscard]] SimDevice& device(size_t index) { return *devices_[index]; }
+  [[nodiscard]] const SimDevice& device(size_t index) const { return *devices_[index]; }
   [[nodiscard]] size_t devices() const { return devices_.size(); }
   // Another device in its place: an empty one, or one that holds what this one holds. What is in
   // flight on the old one goes on.

@@ -215,6 +215,31 @@ void PlanShortage(SeedPlan& plan, Random& random) {
   plan.probe_one_in = 4;
 }
 
+// As large as time allows, and nearly full: what tables, logs and space do when there is much of all.
+void PlanLarge(SeedPlan& plan, Random& random) {
+  plan.focus = Focus::kLarge;
+  plan.create.chunk_bytes = 4096;
+  plan.create.reserve_percent = static_cast<uint32_t>(random.Between(1, 5));
+  plan.n = plan.create.parity + static_cast<uint32_t>(random.Between(1, 4));
+  plan.stripes = static_cast<uint32_t>(RoundUp(random.Between(250, 700), 4));
+  plan.log_bytes = MinLogBytes(plan.create.chunk_bytes) * OneOf(random, {1, 2, 8});
+  plan.weights.fill(0);
+  Weight(plan, Op::kWriteChunk) = 60;
+  Weight(plan, Op::kWriteRun) = Weight(plan, Op::kWriteStripe) = 40;
+  Weight(plan, Op::kWriteBytes) = Weight(plan, Op::kRead) = 5;
+  Weight(plan, Op::kFlushRange) = Weight(plan, Op::kTrim) = 3;
+  Weight(plan, Op::kCommit) = Weight(plan, Op::kCheckpoint) = 1;
+  Weight(plan, Op::kDeleteVolume) = static_cast<uint32_t>(OneOf(random, {0, 0, 1}));
+  Weight(plan, Op::kCreateVolume) = 2;
+  plan.hot = 0.2 * random.Unit();
+  plan.overcommit = random.OneIn(2);
+  plan.max_volumes = static_cast<uint32_t>(random.Between(1, 3));
+  plan.width = static_cast<uint32_t>(OneOf(random, {8, 16, 32}));
+  plan.operations = random.Between(1500, 2500);
+  plan.life_operations = 900;
+  plan.probe_one_in = 500;
+}
+
 // Rings that are full before a slow checkpoint makes room, and what is left of them on few SSDs: a
 // log device that is lost then wants more copies of each header than there is room for.
 void PlanRings(SeedPlan& plan, Random& random) {
@@ -272,10 +297,14 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   if (seed % 16 == 12) {
     PlanShortage(plan, random);
   }
+  if (seed % 64 == 40 || seed % 64 == 41) {
+    PlanLarge(plan, random);
+  }
   PlanRings(plan, random);
   Size(plan, min_ssd_bytes);
   plan.goes_back = plan.loses_devices && random.OneIn(4) ? 0.3 : 0;
   plan.stops = plan.loses_devices && random.OneIn(4);
+  plan.lacks_space = seed % 8 == 2 || seed % 8 == 5;
   plan.strikes_states = seed % 8 == 1 || seed % 8 == 3;
   plan.misses_openings = seed % 8 == 5;
   plan.moves_on = seed % 4 == 2;
@@ -309,8 +338,9 @@ void Enlarge(SeedPlan& plan, uint64_t min_ssd_bytes) {
 }
 
 std::string SeedPlan::ToString() const {
-  static constexpr const char* kFocusNames[] = {
-      "general", "pounding", "recovering", "checkpointing", "spread", "rewriting", "healing"};
+  static constexpr const char* kFocusNames[] = {"general",       "pounding", "recovering",
+                                                "checkpointing", "spread",   "rewriting",
+                                                "healing",       "large"};
   return "seed " + std::to_string(seed) + ": " + std::to_string(n - create.parity) + "+" +
          std::to_string(create.parity) + ", chunk " + std::to_string(create.chunk_bytes) + ", " +
          std::to_string(geometry.stripes) + " stripes, " + std::to_string(geometry.slots) +
@@ -322,7 +352,8 @@ std::string SeedPlan::ToString() const {
          (resizes_buffers ? " and others" : "") + ", width " + std::to_string(width) + ", hot " +
          std::to_string(hot_chunks) + ", " + kFocusNames[static_cast<size_t>(focus)] +
          (loses_devices ? degrades ? ", degrades" : ", loses devices" : "") +
-         (goes_back != 0 ? ", goes back" : "") + (stops ? ", stops" : "");
+         (goes_back != 0 ? ", goes back" : "") + (stops ? ", stops" : "") +
+         (lacks_space ? ", lacks space" : "");
 }
 
 }  // namespace eplog::torture

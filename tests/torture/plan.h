@@ -44,6 +44,7 @@ enum class Focus : uint8_t {
   kSpread,      // long lives that overwrite everything at random: slots or log run out
   kRewrite,     // a small set of chunks, checkpoints, hardly a flush: log stripes die early
   kHeal,        // a device reads badly: much is read, and what is wrong is mended
+  kLarge,       // some hundred stripes, nearly full
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order of meaning
@@ -89,6 +90,7 @@ struct SeedPlan {
   bool takes_back = false;       // openings take back devices that were away
   double goes_back = 0;          // how often an older copy of a device is put in its place
   bool stops = false;            // now and then more than m devices cease to answer
+  bool lacks_space = false;      // now and then a device finds no space below
   // Crashes while the states of devices are written down, lies about superblocks, who failed is
   // back while others are lost, renames onto volumes in use.
   bool strikes_states = false;

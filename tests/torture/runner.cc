@@ -198,15 +198,17 @@ bool Account(const RunnerOptions& options, uint64_t seed, const SeedResult& resu
   return totals.failed < options.stop_after;
 }
 
+// 200 of each in 5,000 seeds, and with that rate in more; in fewer chance has its part.
+uint64_t LeastOf(uint64_t seeds) {
+  return seeds >= 5000 ? seeds / 25 : seeds >= 1000 ? seeds / 100 : seeds / 250;
+}
+
 int Conclude(const RunnerOptions& options, const Totals& totals, double seconds) {
   std::printf("%s%llu seeds from %llu in %.1f s, %llu failed\n", totals.coverage.ToString().c_str(),
               static_cast<unsigned long long>(totals.coverage.seeds),
               static_cast<unsigned long long>(options.first), seconds,
               static_cast<unsigned long long>(totals.failed));
-  const uint64_t least = options.least != 0              ? options.least
-                         : totals.coverage.seeds >= 5000 ? 200
-                         : totals.coverage.seeds >= 1000 ? totals.coverage.seeds / 100
-                                                         : 0;
+  const uint64_t least = options.least != 0 ? options.least : LeastOf(totals.coverage.seeds);
   const std::string missing = totals.coverage.Missing(least);
   if (!missing.empty()) {
     std::printf("met less than %llu times: %s\n", static_cast<unsigned long long>(least),

@@ -137,8 +137,11 @@ void SimBus::Inject(const FaultPlan& plan) {
 std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   ++requests_;
   writes_ += IsWriteKind(kind) ? 1 : 0;
-  if (dead_device_ == device || IsLate(device) || DoomStrikes(device, kind)) {
+  if (dead_device_ == device || IsLate(device)) {
     return HangsUntil(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
+  }
+  if (const std::optional<ErrorCode> doom = DoomStrikes(device, kind)) {
+    return *doom;
   }
   const bool only_writes = fault_.style == FaultStyle::kNoSpace;
   if (fault_.nth == 0 || fault_fired_ || (only_writes && !IsWriteKind(kind)) ||
@@ -158,29 +161,38 @@ std::optional<ErrorCode> SimBus::FaultFor(uint8_t device, IoKind kind) {
   return only_writes ? ErrorCode::kNoSpace : ErrorCode::kIo;
 }
 
-bool SimBus::DoomStrikes(uint8_t device, IoKind kind) {
+std::optional<ErrorCode> SimBus::DoomStrikes(uint8_t device, IoKind kind) {
   bool fails = false;
+  bool no_space = false;
   for (ArmedDoom& armed : dooms_) {
     Doom& doom = armed.doom;
+    const bool writes = IsWriteKind(kind);
     const bool fits = doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
-                      (doom.style == Doom::Style::kLies && IsWriteKind(kind)) ||
-                      (doom.style == Doom::Style::kFailsWrite && IsWriteKind(kind)) ||
+                      (doom.style == Doom::Style::kLies && writes) ||
+                      (doom.style == Doom::Style::kFailsWrite && writes) ||
                       (doom.style == Doom::Style::kFailsFlush && kind == IoKind::kFlush) ||
-                      (doom.style == Doom::Style::kReadsBadly && kind == IoKind::kRead);
+                      (doom.style == Doom::Style::kReadsBadly && kind == IoKind::kRead) ||
+                      (doom.style == Doom::Style::kNoSpace && (writes || kind == IoKind::kFlush));
     if (doom.device != device || !fits) {
       continue;
     }
+    bool strikes = false;
     if (armed.met) {
-      fails = fails || doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
-              (doom.style == Doom::Style::kReadsBadly && random_.Below(4) < doom.bad_of_four);
+      strikes = doom.style == Doom::Style::kDies || doom.style == Doom::Style::kHangs ||
+                (doom.style == Doom::Style::kReadsBadly && random_.Below(4) < doom.bad_of_four) ||
+                (doom.style == Doom::Style::kNoSpace && random_.OneIn(2));
     } else if (--doom.countdown == 0) {
       armed.met = true;
       armed.met_us = loop_.NowUs();
-      fails = fails || doom.style != Doom::Style::kLies;
+      strikes = doom.style != Doom::Style::kLies;
       on_doom_(doom);
     }
+    (doom.style == Doom::Style::kNoSpace ? no_space : fails) |= strikes;
   }
-  return fails;
+  if (fails) {
+    return HangsUntil(device) ? ErrorCode::kDeviceFailed : ErrorCode::kIo;
+  }
+  return no_space ? std::optional(ErrorCode::kNoSpace) : std::nullopt;
 }
 
 bool SimBus::SomeReadBadly() const {
@@ -602,6 +614,7 @@ Task<Status> SimDevice::Write(uint64_t offset_bytes, std::span<const iovec> from
   }
   if (fault) {
     bus_.IsLate(index_) ? GiveUp(id) : CompleteBadly(id);
+    bus_.told_of_no_space_ |= *fault == ErrorCode::kNoSpace;
     co_return Fail(Failure(*fault, "write", offset_bytes));
   }
   if (bus_.Lies(index_, kind)) {
@@ -630,8 +643,14 @@ Task<Status> SimDevice::Flush() {
     co_await Never{};
   }
   --others_in_flight_;
-  Covered(upto, fault.has_value());
+  if (fault != ErrorCode::kNoSpace) {
+    Covered(upto, fault.has_value());
+  }
   bus_.StrikeAt(kind, Moment::kCompleted);
+  if (fault == ErrorCode::kNoSpace) {
+    bus_.told_of_no_space_ = true;
+    co_return Fail(Failure(*fault, "flush", 0));
+  }
   if (fault) {
     bus_.TellFailedFlush(index_);
     co_return Fail(Failure(*fault, "flush", 0));
@@ -829,8 +848,9 @@ void SimDevice::FlipBytes(Random& random, uint64_t sector_at) {
   durable_.Write(sector_at, sector);
 }
 
-bool SimDevice::Rot(Random& random, const RotPlan& plan) {
-  const auto rot = [&](uint64_t page) {
+std::optional<uint64_t> SimDevice::Rot(Random& random, const RotPlan& plan) {
+  const auto rot = [&](uint64_t at) {
+    const uint64_t page = at / kBlockBytes;
     const uint64_t sector_at =
         page * kBlockBytes + random.Below(kBlockBytes / kSectorBytes) * kSectorBytes;
     if (plan.unreadable) {
@@ -838,29 +858,32 @@ bool SimDevice::Rot(Random& random, const RotPlan& plan) {
     } else {
       FlipBytes(random, sector_at);
     }
+    return page * kBlockBytes;
   };
   const auto fits = [&](uint64_t at) {
     return at >= plan.from_bytes && at < plan.to_bytes && visible_.HasPage(at / kBlockBytes);
   };
   const uint64_t known = std::min(written_, kLately);
+  const auto any_of = [&](const Range& range) {
+    const uint64_t blocks = DivideUp(range.length_bytes, kBlockBytes);
+    return range.offset_bytes + random.Below(blocks) * kBlockBytes;
+  };
   for (uint64_t back = 0; plan.newest && back < known; ++back) {
-    const uint64_t at = lately_[(written_ - 1 - back) % kLately];
+    const uint64_t at = any_of(lately_[(written_ - 1 - back) % kLately]);
     if (fits(at)) {
-      rot(at / kBlockBytes);
-      return true;
+      return rot(at);
     }
   }
   constexpr int kTries = 12;
   for (int i = 0; i < kTries && !plan.newest; ++i) {
     const uint64_t at = known != 0 && !random.OneIn(3)
-                            ? lately_[(written_ - 1 - random.Below(known)) % kLately]
+                            ? any_of(lately_[(written_ - 1 - random.Below(known)) % kLately])
                             : plan.from_bytes + random.Below(plan.to_bytes - plan.from_bytes);
     if (fits(at)) {
-      rot(at / kBlockBytes);
-      return true;
+      return rot(at);
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 bool SimDevice::Readable(uint64_t offset_bytes, uint64_t length_bytes) const {
@@ -870,7 +893,7 @@ bool SimDevice::Readable(uint64_t offset_bytes, uint64_t length_bytes) const {
 }
 
 void SimDevice::NoteWritten(uint64_t offset_bytes, uint64_t length_bytes) {
-  lately_[written_++ % kLately] = offset_bytes;
+  lately_[written_++ % kLately] = {offset_bytes, length_bytes};
   unreadable_.erase(unreadable_.lower_bound(offset_bytes / kSectorBytes),
                     unreadable_.lower_bound((offset_bytes + length_bytes) / kSectorBytes));
 }

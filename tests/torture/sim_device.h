@@ -88,13 +88,13 @@ struct Doom {
     kReadsBadly,  // from then on now and then a read fails: no reason to lose the device
     kHangs,       // no request is answered before its deadline, which fails it
     kLies,        // now and then a write is lost, torn or misdirected, and succeeds
+    kNoSpace,     // from then on every other write and flush finds no space below; nothing is lost
   } style = Style::kDies;
   uint8_t device = 0;
   uint64_t countdown = 1;
   uint64_t bad_of_four = 1;  // reads, of one that reads badly
   bool superblocks = false;  // what a liar loses, and nothing else
 };
-inline constexpr int kDoomStyles = 6;  // Coverage::pairs has as many
 
 // What was written; it does not change any more.
 using Written = std::shared_ptr<const std::vector<std::byte>>;
@@ -128,12 +128,17 @@ class SimBus {
   void Inject(const FaultPlan& plan);
   // Until the next Thaw. `met` is called when it begins.
   void AddDoom(const Doom& doom) { dooms_.push_back({doom, false}); }
-  void ClearDooms() { dooms_.clear(); }
+  void ClearDooms() {
+    dooms_.clear();
+    told_of_no_space_ = false;
+  }
   [[nodiscard]] bool SomeReadBadly() const;
   [[nodiscard]] bool ReadsBadly(uint8_t device) const;
   // No request of its is answered any more, or only with an error.
   [[nodiscard]] bool IsDead(uint8_t device) const;
   [[nodiscard]] bool LosesSuperblocks(uint8_t device) const;
+  // Some request was answered so.
+  [[nodiscard]] bool told_of_no_space() const { return told_of_no_space_; }
   void ClearDooms(uint8_t device) {
     std::erase_if(dooms_, [device](const ArmedDoom& armed) { return armed.doom.device == device; });
   }
@@ -176,7 +181,7 @@ class SimBus {
   std::vector<std::byte> Reused(Random& random, const std::vector<std::byte>& was,
                                 uint64_t since) const;
   bool Lies(uint8_t device, IoKind kind);
-  bool DoomStrikes(uint8_t device, IoKind kind);
+  std::optional<ErrorCode> DoomStrikes(uint8_t device, IoKind kind);
   uint64_t LatencyUs(uint8_t device, IoKind kind, uint64_t bytes);
 
   VirtualLoop& loop_;
@@ -211,6 +216,7 @@ class SimBus {
   std::optional<IoKind> slow_kind_;
   uint64_t slow_in_flight_ = 0;
   bool overtaken_ = false;
+  bool told_of_no_space_ = false;
   uint64_t hash_ = 0x243F6A8885A308D3ULL;
   std::string complaint_;
 };
@@ -255,14 +261,15 @@ class SimDevice final : public Device {
   // Flip bytes in about one of `one_in` written sectors from `from_bytes` on. Returns how many.
   uint64_t Corrupt(Random& random, uint64_t from_bytes, uint64_t one_in);
   // One written sector of the range, the newest or any, and often one of the last that were
-  // written, holds something else, or cannot be read until it is written. False: none was found.
+  // written, holds something else, or cannot be read until it is written. Where its block begins;
+  // nothing: none was found.
   struct RotPlan {
     uint64_t from_bytes = 0;
     uint64_t to_bytes = 0;
     bool newest = false;
     bool unreadable = false;
   };
-  bool Rot(Random& random, const RotPlan& plan);
+  std::optional<uint64_t> Rot(Random& random, const RotPlan& plan);
 
   // It has been left alone for long: nothing is in flight, and what is there is durable.
   void Settle() {
@@ -326,7 +333,11 @@ class SimDevice final : public Device {
   uint64_t next_order_ = 1;
   uint64_t writes_submitted_ = 0;
   static constexpr uint64_t kLately = 64;
-  std::array<uint64_t, kLately> lately_{};  // offsets of the newest writes, in a ring
+  struct Range {
+    uint64_t offset_bytes = 0;
+    uint64_t length_bytes = 0;
+  };
+  std::array<Range, kLately> lately_{};  // the newest writes, in a ring
   uint64_t written_ = 0;
   std::set<uint64_t> unreadable_;  // sectors, by number
 };

@@ -107,7 +107,7 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   // What it overwrites has its place, however full the array is; unless that is given back
   // meanwhile.
   const uint64_t extent = scene_.plan.geometry.extent_data_bytes();
-  bool has_place = full && oracle_.IsOverwrite(key, offset_bytes, length_bytes, extent);
+  bool has_place = oracle_.IsOverwrite(key, offset_bytes, length_bytes, extent);
   const uint64_t freed = freeing_;
   const Oracle::WriteToken token = oracle_.BeginWrite(key, offset_bytes, data);
   freeing_ += write_id == 0 ? 1 : 0;
@@ -120,7 +120,7 @@ Task<void> Workload::Write(VolumeKey key, uint64_t offset_bytes, uint64_t length
   ExpectRefused("a write", stopped, status);
   full = full || Overcommitted() || change_running_;
   has_place = has_place && freed == freeing_;
-  scene_.coverage.overwrites_when_full += has_place ? 1 : 0;
+  scene_.coverage.overwrites_when_full += full && has_place ? 1 : 0;
   EndUse(key);
   const VolumeModel* after = oracle_.Find(key);
   bool excused = after == nullptr || after->doomed;
@@ -162,11 +162,14 @@ Task<void> Workload::Read(VolumeKey key, uint64_t offset_bytes, uint64_t length_
   const size_t skew = scene_.random.OneIn(4) ? scene_.random.Below(64) : 0;
   const Buffer buffer = scene_.pool.Get(length_bytes + skew);
   const auto into = buffer.span().subspan(skew);
+  Trace("read " + volume->name + " " + Place(offset_bytes, length_bytes));
   const uint64_t since = oracle_.BeginRead();
   const uint64_t begun_us = loop_.NowUs();
   Task<Status> task = array_.Read(id, offset_bytes, into);
   const Status status = co_await task;
   ExpectInTime("a read", begun_us);
+  Trace(std::string("read of ") + Place(offset_bytes, length_bytes) +
+        (status.ok() ? "" : " failed"));
   const std::string wrong = oracle_.EndRead(since, key, offset_bytes, into, !status.ok());
   if (!wrong.empty()) {
     scene_.Violate(wrong);

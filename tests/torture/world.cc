@@ -301,7 +301,12 @@ bool World::TryOpen(bool may_be_struck) {
   fates_.Clear(&DeviceFate::doomed);
   fates_.Clear(&DeviceFate::failed_well);
   fates_.Clear(&DeviceFate::lying);
-  if (!unknown_) {
+  const bool stops = may_be_struck && plan_.stops && !unknown_ && factory_.survives_failures() &&
+                     !fates_.Any(&DeviceFate::rotten) && Forgetful().empty() && random_.OneIn(3);
+  if (stops) {
+    ArmStop(AllBut(away_));
+    inspection.tolerant = true;
+  } else if (!unknown_) {
     ArmDooms(true);
   }
   coverage_.full_checks += inspection.full_check ? 1 : 0;
@@ -324,7 +329,9 @@ bool World::TryOpen(bool may_be_struck) {
   }
   inspecting_ = nullptr;
   machine_->bus().ClearDooms();
-  if (driven == Driven::kStricken) {
+  const bool stopped = stops && unknown_ && driven != Driven::kStalled;
+  coverage_.stopped_openings += stopped ? 1 : 0;
+  if (driven == Driven::kStricken || stopped) {
     // The loop goes first: it runs in `inspection`.
     machine_->loop().Abort();
     inspection.array.reset();
@@ -356,6 +363,7 @@ bool World::TryOpen(bool may_be_struck) {
     Reconcile(array_->GetStatus(), withheld);
   }
   const DeviceSet missed = fates_.Those(&DeviceFate::missed);
+  log_lost_us_.reset();
   logs_degraded_ = std::ranges::any_of(missed, [&](uint8_t device) { return device >= plan_.n; });
   return !failed();
 }
@@ -387,7 +395,9 @@ void World::Reconcile(const ArrayStatus& status, const DeviceSet& withheld) {
 
 void World::ArmDooms(bool opening) {
   SimBus& bus = machine_->bus();
-  bus.set_on_doom([this](const Doom& doom) { MeetDoom(doom); });
+  bus.set_on_doom([this](const Doom& doom) {
+    doom.style == Doom::Style::kNoSpace ? MeetNoSpace(doom) : MeetDoom(doom);
+  });
   bus.set_on_failed_flush([this](uint8_t device) {
     if (std::optional<uint64_t>& failed_us = fates_[device].failed_flush_us) {
       failed_us = std::min(*failed_us, machine_->loop().NowUs());
@@ -573,7 +583,10 @@ Task<void> World::Replace(uint8_t device) {
   fate.failed_well = false;
   fate.joined = true;
   // From when all are ok again, flushes do not wait for the rings.
-  logs_degraded_ = logs_degraded_ && device < plan_.n;
+  if (device >= plan_.n) {
+    logs_degraded_ = false;
+    log_lost_us_.reset();
+  }
   Task<Status> replacing = array_->ReplaceDevice(device, fresh);
   const Status status = co_await replacing;
   Say("replaced " + Names(plan_, {device}) + ": " +
@@ -595,9 +608,27 @@ Task<void> World::Replace(uint8_t device) {
   }
 }
 
+// In mode log flushes wait for the rings while a log device is lost, and what was flushed before is
+// put there, too, before the first of them is answered.
+void World::NoteLostLogs(const ArrayStatus& status) {
+  const bool lost =
+      std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
+                  [](const DeviceStatus& log) { return log.state != DeviceState::kOk; });
+  if (!lost) {
+    log_lost_us_.reset();
+    logs_degraded_ = false;
+  } else if (!log_lost_us_) {
+    log_lost_us_ = machine_->loop().NowUs();
+  } else if (scene_.flush_begun_us > *log_lost_us_ && !logs_degraded_) {
+    logs_degraded_ = true;
+    ++coverage_.logs_lost_while_running;
+  }
+}
+
 // Devices that the array calls ok again have all that they should.
 void World::NoteRepaired() {
   const ArrayStatus status = array_->GetStatus();
+  NoteLostLogs(status);
   for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
     const bool ok = status.devices[device].state == DeviceState::kOk;
     if (!ok) {
@@ -748,6 +779,9 @@ bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, cons
 void World::Probe(bool with_losses) {
   if (failed() || unknown_) {
     return;
+  }
+  if (array_ != nullptr) {
+    NoteLostLogs(array_->GetStatus());
   }
   Machine copy(*machine_, random_.Next());
   const bool power = random_.Chance(0.8);

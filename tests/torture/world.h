@@ -8,9 +8,13 @@
 // missed an opening for writing is passed in now and then and must be ignored.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/random.h"
@@ -69,19 +73,36 @@ class World {
   bool LookAt(Machine& copy, Inspection& inspection, const std::string& what);
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
   void OpenByForce(Machine& copy, const DeviceSet& lost);
-  void ArmStop();
+  void ArmStop(const DeviceSet& well);
+  [[nodiscard]] DeviceSet Well() const;
   void MeetStop(const Doom& doom);
+  void ArmNoSpace();
+  void MeetNoSpace(const Doom& doom);
+  void ExpectStopped();
   void LearnWhoIsAway(const ArrayStatus& status);
+  using EntryMark = std::array<std::byte, 72>;  // what the header of an entry begins with
   struct Damaged {
     std::string what;
     DeviceSet lost;
-    uint64_t most_harmed = 0;               // chunks
-    bool beyond_metadata = false;           // all copies of some of it may be gone
-    bool weak = false;                      // as in journal mode log without the logs
-    std::optional<uint8_t> superblocks_of;  // the device whose superblocks were hit
+    uint64_t most_harmed = 0;  // chunks
+    // What of metadata was hit.
+    DeviceSet superblocks;
+    DeviceSet pages;
+    DeviceSet headers;                              // log devices
+    std::set<std::pair<uint8_t, uint64_t>> places;  // of headers and ring blocks: byte offsets
+    std::vector<EntryMark> log_entries;             // that these told of
+    std::vector<EntryMark> ring_entries;
+    bool beyond_metadata = false;  // all copies of a header may be gone, or all superblocks
+    bool may_refuse = false;       // all copies of a page, or too many that count as lost
+    bool weak = false;             // as in journal mode log without the logs
   };
   void Damage(Machine& copy, DeviceSet& hit, Damaged& damaged);
+  void DamageOne(Machine& copy, uint8_t device, bool metadata, bool newest, Damaged& damaged,
+                 DeviceSet& hit);
   bool DamageSuperblocks(Machine& copy, uint8_t device);
+  void JudgeDamage(const Machine& copy, Damaged& damaged) const;
+  [[nodiscard]] bool IsOn(const Machine& copy, uint8_t device, const EntryMark& entry,
+                          const Damaged& damaged) const;
   bool OpenDamaged(Machine& copy, const Damaged& damaged, bool read_only, uint64_t& told);
   void Probe(bool with_losses);
   // True: it opened. `may_refuse`: since more than m may be missing.
@@ -99,6 +120,7 @@ class World {
   void Convalesce();
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
+  void NoteLostLogs(const ArrayStatus& status);
   void ChooseUnreliable();
   void GoBack();
   DeviceSet ChooseWithheld();
@@ -138,7 +160,8 @@ class World {
   bool convalescing_ = false;   // nothing strikes
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
   bool opening_ = false;        // an opening has begun and not ended
-  bool logs_degraded_ = false;  // this life began without some log device
+  bool logs_degraded_ = false;  // flushes wait for the rings, since some log device is lost
+  std::optional<uint64_t> log_lost_us_;  // while running: since when that was seen
   uint64_t crashes_ = 0;
 };
 
