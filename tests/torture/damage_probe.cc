@@ -170,7 +170,11 @@ void World::JudgeDamage(const Machine& copy, Damaged& damaged) const {
   hit.insert(hit.end(), damaged.ring_entries.begin(), damaged.ring_entries.end());
   for (const EntryMark& entry : hit) {
     bool there = false;
-    bool was_on_a_ring = std::ranges::count(damaged.ring_entries, entry) != 0;
+    // Or on one of a device that another has replaced.
+    bool was_on_a_ring = std::ranges::count(damaged.ring_entries, entry) != 0 ||
+                         std::ranges::any_of(gone, [this](uint8_t i) {
+                           return fates_[i].blank || fates_[i].joined;
+                         });
     for (uint32_t i = 0; i < plan_.devices(); ++i) {
       const auto device = static_cast<uint8_t>(i);
       const bool on = IsOn(copy, device, entry, damaged);

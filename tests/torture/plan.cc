@@ -297,7 +297,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   if (seed % 16 == 12) {
     PlanShortage(plan, random);
   }
-  if (seed % 64 == 40 || seed % 64 == 41) {
+  if (min_ssd_bytes == 0 && (seed % 64 == 40 || seed % 64 == 41)) {
     PlanLarge(plan, random);
   }
   PlanRings(plan, random);
