@@ -170,10 +170,10 @@ void World::JudgeDamage(const Machine& copy, Damaged& damaged) const {
   hit.insert(hit.end(), damaged.ring_entries.begin(), damaged.ring_entries.end());
   for (const EntryMark& entry : hit) {
     bool there = false;
-    // Or on one of a device that another has replaced.
+    // Or on one of a device that another has replaced, or that was lost before it had been flushed.
     bool was_on_a_ring = std::ranges::count(damaged.ring_entries, entry) != 0 ||
                          std::ranges::any_of(gone, [this](uint8_t i) {
-                           return fates_[i].blank || fates_[i].joined;
+                           return fates_[i].blank || fates_[i].joined || away_.contains(i);
                          });
     for (uint32_t i = 0; i < plan_.devices(); ++i) {
       const auto device = static_cast<uint8_t>(i);

@@ -8,6 +8,11 @@
 namespace eplog::torture {
 namespace {
 
+// What it shows then, it may not have been able to keep: nobody was promised that.
+bool HasStopped(const Array& array) {
+  return array.GetStatus().state == ArrayState::kFailed;
+}
+
 // Read a whole volume in pieces and judge it.
 Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
                     const Oracle::Match& match, Inspection& inspection) {
@@ -29,7 +34,7 @@ Task<void> ReadBack(Oracle& oracle, BufferPool& pool, uint64_t piece_bytes,
       break;
     }
     inspection.wrong = oracle.JudgeFound(match, at, buffer.span(), inspection.weak);
-    if (inspection.adopt && inspection.wrong.empty()) {
+    if (inspection.adopt && inspection.wrong.empty() && !HasStopped(*inspection.array)) {
       oracle.AdoptFound(match.key, at, buffer.span());
     }
     at += length;
@@ -206,7 +211,7 @@ Task<void> Inspect(ArrayFactory& factory, EventLoop& loop, Oracle& oracle, Buffe
     // Where the end of the log is lost, so may be what was done to the volumes.
     inspection.wrong = inspection.log_damaged ? "" : verdict.wrong;
   }
-  if (inspection.adopt && inspection.wrong.empty()) {
+  if (inspection.adopt && inspection.wrong.empty() && !HasStopped(*inspection.array)) {
     oracle.AdoptTable(verdict);
   }
   for (const Oracle::Match& match : verdict.volumes) {

@@ -282,7 +282,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   PlanWork(plan, random);
   plan.loses_devices = seed % 2 == 1;
   plan.degrades = plan.loses_devices && random.OneIn(2);
-  plan.doom = plan.loses_devices && !random.OneIn(6) ? 0.4 + 0.6 * random.Unit() : 0;
+  plan.doom = plan.loses_devices && !random.OneIn(12) ? 0.6 + 0.4 * random.Unit() : 0;
   if (plan.doom != 0 && random.OneIn(2)) {
     plan.weights[static_cast<size_t>(Op::kScrub)] += 4;
   }

@@ -364,6 +364,7 @@ bool World::TryOpen(bool may_be_struck) {
   }
   const DeviceSet missed = fates_.Those(&DeviceFate::missed);
   log_lost_us_.reset();
+  logs_joining_ = false;
   logs_degraded_ = std::ranges::any_of(missed, [&](uint8_t device) { return device >= plan_.n; });
   return !failed();
 }
@@ -424,9 +425,14 @@ void World::ArmDooms(bool opening) {
           Doom::Style::kLies,       Doom::Style::kLies,       Doom::Style::kLies,
           Doom::Style::kLies,       Doom::Style::kReadsBadly, Doom::Style::kFailsFlush,
           Doom::Style::kFailsFlush, Doom::Style::kFailsFlush, Doom::Style::kFailsWrite,
-          Doom::Style::kFailsWrite, Doom::Style::kDies,       Doom::Style::kDies,
+          Doom::Style::kFailsWrite, Doom::Style::kFailsWrite, Doom::Style::kDies,
+          Doom::Style::kDies,       Doom::Style::kDies,       Doom::Style::kHangs,
           Doom::Style::kHangs,      Doom::Style::kHangs};
       doom.style = kStyles[random_.Below(std::size(kStyles))];
+      if (unreliable_.size() > 1 && random_.OneIn(5)) {
+        // Beside these others are rebuilt.
+        doom.style = random_.Chance(0.6) ? Doom::Style::kReadsBadly : Doom::Style::kLies;
+      }
       doom.device = device;
       // In mode log nobody looks at the rings before a flush is acknowledged: who loses the log by
       // lies loses what was flushed.
@@ -455,21 +461,28 @@ void World::MeetDoom(const Doom& doom) {
   failures_[static_cast<size_t>(doom.style)] = true;
   const bool flush = doom.style == Doom::Style::kFailsFlush;
   // Until another is taken out and rebuilt.
-  const bool waits = doom.style == Doom::Style::kReadsBadly && unreliable_.size() > 1;
+  const bool waits = (doom.style == Doom::Style::kReadsBadly || doom.style == Doom::Style::kLies) &&
+                     unreliable_.size() > 1;
   if (inspecting_ == nullptr && flush && random_.OneIn(3)) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
   } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 3 : 8))) {
     // In what it may disturb: a commit, a checkpoint, a rebuild; or while it is written down.
-    constexpr IoKind kDisturbed[] = {
-        IoKind::kParity, IoKind::kParity,     IoKind::kCheckpointPage, IoKind::kCheckpointRoot,
-        IoKind::kRepair, IoKind::kSuperblock, IoKind::kSuperblock};
-    const IoKind kind = kDisturbed[random_.Below(plan_.strikes_states ? std::size(kDisturbed) : 5)];
+    std::vector<IoKind> disturbed = {IoKind::kParity, IoKind::kCheckpointPage,
+                                     IoKind::kCheckpointRoot, IoKind::kRepair};
+    const bool lasts = doom.style == Doom::Style::kReadsBadly ||
+                       doom.style == Doom::Style::kHangs || doom.style == Doom::Style::kLies;
+    disturbed.push_back(lasts && plan_.repairs ? IoKind::kRepair : IoKind::kParity);
+    disturbed.insert(disturbed.end(), plan_.strikes_states ? 2 : 0, IoKind::kSuperblock);
+    const IoKind kind = disturbed[random_.Below(disturbed.size())];
     const auto moment = static_cast<Moment>(random_.Below(3));
-    const uint64_t latest = kind == IoKind::kSuperblock ? 4 * plan_.devices()
-                            : random_.OneIn(2)          ? 40
-                                                        : 4;
+    // A life has fewer of some than of others.
+    const uint64_t most = kind == IoKind::kSuperblock       ? 4 * plan_.devices()
+                          : kind == IoKind::kParity         ? 40
+                          : kind == IoKind::kCheckpointRoot ? 4
+                                                            : 12;
+    const uint64_t latest = kind == IoKind::kSuperblock || random_.OneIn(2) ? most : 4;
     machine_->bus().Arm({kind, moment, random_.Between(1, latest)});
   }
   Say("DOOM of " + Names(plan_, {doom.device}) + ", style " +
@@ -520,7 +533,8 @@ Task<void> World::RepairMan() {
     std::vector<uint8_t> lost;
     for (const uint8_t device : fates_.Those(&DeviceFate::stale)) {
       const DeviceState state = status.devices[device].state;
-      if (state == DeviceState::kFailed || state == DeviceState::kMissing) {
+      if ((state == DeviceState::kFailed || state == DeviceState::kMissing) &&
+          !HasTheOnlyHeaders(device)) {
         lost.push_back(device);
       }
     }
@@ -532,6 +546,14 @@ Task<void> World::RepairMan() {
       co_await taking;
     }
   }
+}
+
+// In mode log what was flushed may be nowhere else until a flush after the loss of the last log
+// device is answered. An array that finds no space for writing the loss down stops before that: then
+// that log device comes back, as in ChooseWithheld.
+bool World::HasTheOnlyHeaders(uint8_t device) const {
+  return plan_.lacks_space && plan_.create.journal == JournalMode::kLog && device >= plan_.n &&
+         AllLogsIn(fates_.Those(&DeviceFate::stale)) && !logs_degraded_;
 }
 
 // What is wrong on it is none of its doing: it holds what it was given, or has not been given it.
@@ -614,6 +636,9 @@ void World::NoteLostLogs(const ArrayStatus& status) {
   const bool lost =
       std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
                   [](const DeviceStatus& log) { return log.state != DeviceState::kOk; });
+  logs_joining_ =
+      std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
+                  [](const DeviceStatus& log) { return log.state == DeviceState::kRebuilding; });
   if (!lost) {
     log_lost_us_.reset();
     logs_degraded_ = false;
@@ -743,8 +768,8 @@ bool World::RunProbe(Machine& copy, const DeviceSet& lost, bool full_check, cons
       factory_.survives_failures() && random_.OneIn(2)) {
     inspection.options.without_logs = 0;  // what opens all the same has lost nothing
     // Where the array knew that a log device was missing, the rings have all; unless an opening was
-    // just writing that down.
-    inspection.may_refuse = inspection.weak || opening_;
+    // just writing that down, or the array that all are ok again.
+    inspection.may_refuse = inspection.weak || opening_ || logs_joining_;
     inspection.weak = false;
     ++coverage_.unasked_probes;
   }

@@ -131,6 +131,7 @@ class World {
   void LoseForgotten(bool power);
   DeviceSet ChooseLost(bool ssds = false);
   [[nodiscard]] bool AllLogsIn(const DeviceSet& devices) const;
+  [[nodiscard]] bool HasTheOnlyHeaders(uint8_t device) const;
   OpenOptions Options(EngineHooks& hooks);
   [[nodiscard]] bool failed() const { return !scene_.violation.empty(); }
   void Violate(const std::string& what);
@@ -161,6 +162,7 @@ class World {
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
   bool opening_ = false;        // an opening has begun and not ended
   bool logs_degraded_ = false;  // flushes wait for the rings, since some log device is lost
+  bool logs_joining_ = false;   // some log device is, or that it is ok is being written down
   std::optional<uint64_t> log_lost_us_;  // while running: since when that was seen
   uint64_t crashes_ = 0;
 };
