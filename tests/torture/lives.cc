@@ -327,10 +327,11 @@ void World::EndByClose() {
   machine_->bus().ClearDooms();
   DropArray();
   oracle_.Crashed();
-  if (random_.OneIn(2)) {
-    // What a close left is durable.
-    const bool power = random_.OneIn(2);
-    LoseForgotten(power);
+  // What a close left is durable.
+  const bool crash = random_.OneIn(2);
+  const bool power = crash && random_.OneIn(2);
+  LoseForgotten(power);
+  if (crash) {
     machine_->Crash(random_, power);
   }
   if (random_.OneIn(3)) {
