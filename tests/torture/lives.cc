@@ -195,7 +195,7 @@ void World::Live() {
     Convalesce();
   }
   if (stops) {
-    ArmStop(Well());
+    ArmStop(Well(), false);
   } else {
     ArmDooms(false);
     ArmNoSpace();

@@ -151,11 +151,19 @@ DeviceSet World::Well() const {
 }
 
 // At about one moment, or one after the other; some may be missing, or not whole, before.
-void World::ArmStop(const DeviceSet& well) {
+void World::ArmStop(const DeviceSet& well, bool opening) {
   std::vector<uint8_t> alive(well.begin(), well.end());
   // Just one too many, or more.
   const uint64_t least = plan_.create.parity + 1 - (plan_.devices() - alive.size());
   const uint64_t count = random_.Between(least, random_.OneIn(2) ? least : alive.size());
+  if (opening && plan_.create.journal == JournalMode::kLog) {
+    // What dies in recovery died with the crash: in mode log some log device stays (the named
+    // exception), as in ArmDooms.
+    const auto logs = std::ranges::partition(alive, [this](uint8_t i) { return i < plan_.n; });
+    if (!logs.empty()) {
+      alive.erase(logs.begin() + static_cast<std::ptrdiff_t>(random_.Below(logs.size())));
+    }
+  }
   const uint64_t first = random_.Between(1, random_.OneIn(2) ? 20 : 150);
   const uint64_t apart = random_.OneIn(2) ? 1 : random_.OneIn(2) ? 4 : 40;
   SimBus& bus = machine_->bus();

@@ -304,7 +304,7 @@ bool World::TryOpen(bool may_be_struck) {
   const bool stops = may_be_struck && plan_.stops && !unknown_ && factory_.survives_failures() &&
                      !fates_.Any(&DeviceFate::rotten) && Forgetful().empty() && random_.OneIn(3);
   if (stops) {
-    ArmStop(AllBut(away_));
+    ArmStop(AllBut(away_), true);
     inspection.tolerant = true;
   } else if (!unknown_) {
     ArmDooms(true);

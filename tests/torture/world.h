@@ -73,7 +73,7 @@ class World {
   bool LookAt(Machine& copy, Inspection& inspection, const std::string& what);
   void ExpectRefusal(Machine& copy, const DeviceSet& lost);
   void OpenByForce(Machine& copy, const DeviceSet& lost);
-  void ArmStop(const DeviceSet& well);
+  void ArmStop(const DeviceSet& well, bool opening);
   [[nodiscard]] DeviceSet Well() const;
   void MeetStop(const Doom& doom);
   void ArmNoSpace();
