@@ -179,5 +179,39 @@ TEST_F(NoRoomBelow, ASuperblockThatAScrubCannotMendStopsTheArray) {
   EXPECT_NE(test_.array->GetStatus().state, ArrayState::kDegraded);
 }
 
+// A device has all that it lacked, and that is being written down when the array stops: it never
+// will be, and in the next life it is not ok. Whichever request finds no space.
+TEST_F(NoRoomBelow, WhoWasAboutToBeOkIsNotCalledThat) {
+  uint64_t met = 0;
+  ArrayShape shape = Shape();
+  shape.journal = JournalMode::kLog;  // the rings are filled before
+  for (const uint32_t replaced : {0U, kSsdCount}) {
+    for (const RequestMask kinds : {MaskOf(RequestKind::kWrite), MaskOf(RequestKind::kFlush)}) {
+      for (uint64_t nth = 1;; ++nth) {
+        SmallArray test(shape);
+        WrittenVolume(test, 4 * kStripe);
+        ASSERT_TRUE(test.Fail(replaced).ok());
+        test.faulty(kFull).Add({.kinds = kinds, .nth = nth, .code = ErrorCode::kNoSpace});
+        static_cast<void>(test.ReplaceByItselfBlank(replaced));
+        test.Sleep(60'000'000);
+        const bool ok = test.State(replaced) == DeviceState::kOk;
+        const bool struck = test.faulty(kFull).fired() != 0;
+        EXPECT_TRUE(ok || struck);
+        test.Kill();
+        if (!struck) {
+          break;
+        }
+        ++met;
+        auto opened = test.TryOpen();  // refused if it is nobody yet
+        const bool counts =
+            opened.ok() && (*opened)->GetStatus().devices[replaced].state == DeviceState::kOk;
+        EXPECT_TRUE(!ok || counts) << replaced << ", kinds " << kinds << ", request " << nth;
+        test.loop.Abort();
+      }
+    }
+  }
+  EXPECT_GT(met, 20U);
+}
+
 }  // namespace
 }  // namespace eplog

@@ -65,4 +65,8 @@ void DeviceStates::EndChange() {
   changing_ = false;
 }
 
+void DeviceStates::BreakOffChange() {
+  changing_ = false;
+}
+
 }  // namespace eplog

@@ -77,6 +77,8 @@ class DeviceStates {
   void BeginChange() { changing_ = true; }
   // The states as they are now are written down.
   void EndChange();
+  // They never are: the array has stopped, and who was becoming ok does not any more.
+  void BreakOffChange();
 
  private:
   static uint64_t Bit(DeviceIndex device) { return uint64_t{1} << device.value; }

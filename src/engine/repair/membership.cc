@@ -171,8 +171,10 @@ Task<void> Membership::Change() {
     }
   } while (handled != core_.devices().number() && !core_.stop_error);
   join_.reset();
-  core_.devices_.EndChange();
-  if (!core_.stop_error) {
+  if (core_.stop_error) {
+    core_.devices_.BreakOffChange();
+  } else {
+    core_.devices_.EndChange();
     appender_.BeginEpoch(superblocks_.current().epoch);
     keeper_.DevicesChanged();
   }
