@@ -63,12 +63,16 @@ FileSpareShelf::FileSpareShelf(Session& session, ArrayFile file, Superblock memb
     : session_(session),
       file_(std::move(file)),
       member_(std::move(member)),
+      left_out_(session.left_out_as_told()),
       helper_(session.loop(), kMostOpenings) {}
 
 std::vector<std::string> FileSpareShelf::Listed() const {
   std::vector<std::string> paths;
   for (const std::string& spare : file_.spares) {
-    paths.push_back(file_.LocatePath(spare).string());
+    const std::filesystem::path path = file_.LocatePath(spare);
+    if (std::find(left_out_.begin(), left_out_.end(), path) == left_out_.end()) {
+      paths.push_back(path.string());
+    }
   }
   return paths;
 }
@@ -168,7 +172,9 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity l
   EPLOG_CO_TRY(device);
   Task<Result<SpareDevice>> making = MakeSpare(path, **device);
   Result<SpareDevice> made = co_await making;
-  if (!made.ok()) {
+  if (made.ok()) {
+    std::erase(left_out_, std::filesystem::path(path));  // somebody has asked for it since
+  } else {
     Drop(path);
   }
   co_return made;

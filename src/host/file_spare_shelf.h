@@ -49,6 +49,9 @@ class FileSpareShelf final : public SpareShelf {
   Session& session_;
   ArrayFile file_;  // as it was written last from here
   Superblock member_;
+  // No spares until they are added by hand: what array.toml lists is read anew at each change, and
+  // may list them.
+  std::vector<std::filesystem::path> left_out_;
   std::map<std::string, Device*> open_;  // by the path under which it is listed
   HelperThread helper_;
 };

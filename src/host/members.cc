@@ -84,8 +84,7 @@ std::string LeftOutLine(const std::string& what, const std::filesystem::path& pa
 }
 
 // As if these paths were not listed.
-Result<ArrayFile> WithoutPaths(ArrayFile array, const MemberOptions& options,
-                               std::vector<std::string>& left_out) {
+Result<ArrayFile> WithoutPaths(ArrayFile array, const MemberOptions& options, Members& members) {
   for (const std::string& device : options.without) {
     if (IsMemberName(device)) {
       continue;
@@ -94,10 +93,11 @@ Result<ArrayFile> WithoutPaths(ArrayFile array, const MemberOptions& options,
     EPLOG_TRY(resolved);
     const std::filesystem::path& path = *resolved;
     if (const std::string name = array.MemberAt(path); !name.empty()) {
-      left_out.push_back(LeftOutLine(name, path));
+      members.left_out.push_back(LeftOutLine(name, path));
     } else if (array.ListsSpare(path)) {
-      left_out.push_back(LeftOutLine("a spare", path));
+      members.left_out.push_back(LeftOutLine("a spare", path));
     }
+    members.as_told.push_back(path);
     std::erase_if(array.members,
                   [&](const MemberPath& member) { return array.Locate(member) == path; });
     array.DropSpare(path);
@@ -105,15 +105,18 @@ Result<ArrayFile> WithoutPaths(ArrayFile array, const MemberOptions& options,
   return array;
 }
 
-// As if these names were not listed: those that the devices bear, or else those of array.toml.
-ArrayFile WithoutNames(const ArrayFile& array, const MemberOptions& options,
-                       std::vector<std::string>& left_out) {
+// As if these names were not listed: those that the devices bear, or else those of array.toml. What
+// is listed as a spare and bears such a name is left out as well: it was stepping in, or had.
+ArrayFile WithoutNames(const ArrayFile& array, const MemberOptions& options, Members& members) {
   if (std::none_of(options.without.begin(), options.without.end(), IsMemberName)) {
     return array;
   }
   std::vector<std::filesystem::path> paths;
   for (const MemberPath& member : array.members) {
     paths.push_back(array.Locate(member));
+  }
+  for (const std::string& spare : array.spares) {
+    paths.push_back(array.LocatePath(spare));
   }
   const std::vector<Result<Superblock>> superblocks = ReadSuperblocks(paths);
   ArrayFile out = array;
@@ -122,10 +125,14 @@ ArrayFile WithoutNames(const ArrayFile& array, const MemberOptions& options,
     const Result<Superblock>& superblock = superblocks[i];
     const bool tells = superblock.ok() && !superblock->is_spare() &&
                        UuidToString(superblock->array_uuid) == array.uuid;
-    const std::string name = tells ? superblock->DeviceName() : array.members[i].name;
+    const bool spare = i >= array.members.size();
+    const std::string listed = spare ? "" : array.members[i].name;
+    const std::string name = tells ? superblock->DeviceName() : listed;
     if (std::find(options.without.begin(), options.without.end(), name) != options.without.end()) {
-      left_out.push_back(LeftOutLine(name, paths[i]));
-    } else {
+      members.left_out.push_back(LeftOutLine(name, paths[i]));
+      members.as_told.push_back(paths[i]);
+      out.DropSpare(paths[i]);
+    } else if (!spare) {
       out.members.push_back(array.members[i]);
     }
   }
@@ -213,9 +220,9 @@ Result<Member> OpenMember(IoUringLoop& loop, const std::string& path,
 Result<Members> OpenMembers(IoUringLoop& loop, const ArrayFile& file,
                             const MemberOptions& options) {
   Members members;
-  const auto listed = WithoutPaths(file, options, members.left_out);
+  const auto listed = WithoutPaths(file, options, members);
   EPLOG_TRY(listed);
-  const ArrayFile array = WithoutNames(WithJoinedSpares(*listed), options, members.left_out);
+  const ArrayFile array = WithoutNames(WithJoinedSpares(*listed), options, members);
   const std::vector<MemberPath> wanted = Wanted(array, members.left_out);
   // All at once, so that several that hang take no longer than one; all of them, so that nothing of
   // a refused opening goes on.

@@ -2,6 +2,7 @@
 // the superblocks.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@ struct MemberOptions {
   uint64_t io_deadline_us = 30'000'000;
   std::string event_hook;  // a command; empty: none
   // Members that are left out, as typed: by a path that array.toml lists, which is not even opened
-  // then, or by the name that a device bears.
+  // then, or by the name that a device bears. They are no spares meanwhile, either.
   std::vector<std::string> without;
 };
 
@@ -43,7 +44,10 @@ struct Member {
 struct Members {
   std::vector<Member> opened;         // those that could be
   std::vector<std::string> left_out;  // one line a member that could not: which one, and why
-  bool read_only_below = false;       // some could not, since what they lie on is read-only
+  // Where those are that MemberOptions::without named. One may be listed as a spare still, and must
+  // not be taken for one.
+  std::vector<std::filesystem::path> as_told;
+  bool read_only_below = false;  // some could not, since what they lie on is read-only
 
   [[nodiscard]] std::vector<Device*> Pointers() const;
 };

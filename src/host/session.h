@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -74,6 +75,11 @@ class Session final : public ArrayOwner {
   // Where the members were found, and what has changed since; array.toml says the same, unless the
   // array is open read-only or it could not be changed.
   [[nodiscard]] const ArrayFile& file() const { return file_; }
+  // What is at these paths was to be left out (MemberOptions::without): it is no spare, whatever is
+  // listed.
+  [[nodiscard]] const std::vector<std::filesystem::path>& left_out_as_told() const {
+    return members_.as_told;
+  }
   // What has changed: whoever writes it into array.toml tells it here too. Of that one change at a
   // time is made, in this turn.
   void Relist(const std::function<void(ArrayFile&)>& change) { change(file_); }

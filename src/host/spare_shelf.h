@@ -28,7 +28,7 @@ class SpareShelf {
   SpareShelf(const SpareShelf&) = delete;
   SpareShelf& operator=(const SpareShelf&) = delete;
 
-  // What array.toml lists.
+  // What array.toml lists, without what a person had left out when the array was opened.
   [[nodiscard]] virtual std::vector<std::string> Listed() const = 0;
   // A listed device that is no member of the array: looked at and opened; nothing is written to it.
   // Again for one that is open already: then it is the same device if it still is what is at the

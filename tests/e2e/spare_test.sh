@@ -287,6 +287,33 @@ verify
 stop_daemon
 check_array
 
+say "== killed while it was being rebuilt, before that was written down: left out by hand it is left alone"
+make_spare w1 $SSD_BYTES
+cp "$ARRAY/array.toml" "$WORK/before.toml"
+start_daemon
+write_some
+eplog inject "$ARRAY" ssd0 --slow 1000  # of which it is rebuilt
+eplog fail "$ARRAY" ssd3
+wait_for "v['ssd3']['path'] == '$ARRAY/w1'"
+kill_daemon
+umount -l "$MNT" 2>/dev/null || true
+cp "$WORK/before.toml" "$ARRAY/array.toml"
+sha256sum "$ARRAY/w1" >"$WORK/w1.sum"
+for device in "$ARRAY/w1" ssd3; do
+  start_daemon --without "$device"
+  [ "$(status_value "v['ssd3']['state'] != 'ok' and '$ARRAY/w1' not in [x['path'] for x in d['devices']]")" = True ] ||
+    die "--without $device: $("$EPLOG" status "$ARRAY")"
+  verify
+  stop_daemon
+  sha256sum --check --status "$WORK/w1.sum" || die "--without $device: it was written to"
+done
+start_daemon
+wait_for "v['ssd3']['path'] == '$ARRAY/w1' and $WHOLE"
+verify
+stop_daemon
+[ "$(listed)" -eq 0 ] || die "it is a spare still: $(cat "$ARRAY/array.toml")"
+check_array
+
 say "== killed while it was stepping in: wiped, and no more"
 make_spare x0 $SSD_BYTES
 dd if=/dev/zero of="$ARRAY/x0" bs=4k count=16 conv=notrunc status=none
