@@ -55,7 +55,8 @@ using ReadyFn = std::function<void()>;
 // A process that serves block devices must not wait for itself: marked as an I/O flusher (reclaim
 // in it issues no I/O), memory locked as it is touched, exempt from the out-of-memory killer. Each
 // as far as permitted; with less privilege they are skipped, since they only matter under memory
-// pressure. Before any thread is started.
+// pressure. Nor must it die of a pipe that nobody reads: SIGPIPE is ignored. Before any thread is
+// started.
 void PrepareServingProcess();
 
 }  // namespace eplog

@@ -110,6 +110,9 @@ void LeaveTerminal(const std::string& log_path) {
 }  // namespace
 
 void PrepareServingProcess() {
+  // Answers that come when the connection has been ended go into a pipe that nobody reads: that is
+  // an error like others, and must not end the process before the array is closed.
+  ::signal(SIGPIPE, SIG_IGN);
   ::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
   // Without the privilege the lock would succeed now and make later allocations fail at the limit.
   if (MayLockMemory()) {
@@ -148,7 +151,6 @@ int RunDaemonised(bool foreground, const std::string& log_path,
   }
   ::close(pipe[0]);
   ::setsid();
-  ::signal(SIGPIPE, SIG_IGN);
   PrepareServingProcess();
   bool told = false;
   const ReadyFn ready = [&told, &log_path, fd = pipe[1]] {
