@@ -25,8 +25,6 @@
 namespace eplog {
 namespace {
 
-// More than that, and those that wait for nothing go.
-constexpr size_t kMaxConnections = 64;
 constexpr uint64_t kAcceptRetryUs = 100'000;
 // Who has just come, or was answered, is about to ask: he may be looking at devices before that,
 // and a machine may be busy.
@@ -181,9 +179,10 @@ void ControlServer::Impl::AcceptAll() {
       return;
     }
     if (place.room == Room::kNone) {
-      const std::string busy = ErrorLine(
-          {ErrorCode::kBusy, "the serving process carries out " + std::to_string(kMaxConnections) +
-                                 " verbs already: try again when one has ended"});
+      const std::string busy =
+          ErrorLine({ErrorCode::kBusy, "the serving process carries out " +
+                                           std::to_string(kMaxControlConnections) +
+                                           " verbs already: try again when one has ended"});
       static_cast<void>(::send(fd, busy.data(), busy.size(), MSG_NOSIGNAL));
     }
     if (place.room == Room::kNone || !PeerIsAllowed(fd)) {
@@ -223,7 +222,7 @@ ControlServer::Impl::Place ControlServer::Impl::FindPlace() {
       leaves = &connection;
     }
   }
-  if (living < kMaxConnections) {
+  if (living < kMaxControlConnections) {
     return {Room::kThere, false, leaves};
   }
   if (leaves == nullptr) {

@@ -34,6 +34,9 @@ namespace eplog {
 
 class IoUringLoop;
 
+// More than that, and those that wait for nothing go. Each takes a descriptor.
+inline constexpr size_t kMaxControlConnections = 64;
+
 // May be called at any time until the handler's task ends.
 using ProgressSink = Progress;
 // Answers one request. Lives as long as the server; `request` is an object with a string "verb".

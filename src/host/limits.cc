@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "control/control.h"
+
 namespace eplog {
 namespace {
 
@@ -35,8 +37,11 @@ uint64_t GroupMemory() {
   return least;
 }
 
-// Loop, FUSE, control socket, signals, helper threads, files that are read meanwhile.
-constexpr uint64_t kDescriptorsBesideMembers = 32;
+// Loop, FUSE, control socket, signals, helper threads, files that are read meanwhile; and whoever
+// is connected to the control socket: those who only keep a connection would else take what
+// unmounting needs. Counted here, and not kept from connecting: it costs nobody anything whose
+// limit is not that low.
+constexpr uint64_t kDescriptorsBesideMembers = 32 + kMaxControlConnections;
 // Nobody needs more, and there are programs that walk over all that they may have.
 constexpr uint64_t kMostDescriptors = 65536;
 

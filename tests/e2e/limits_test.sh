@@ -22,16 +22,41 @@ limited() {
 mounted() { mountpoint -q mnt; }
 
 section "open files"
-for files in 8 $(seq 13 26) 41; do
-  refused 1 "may have $files files open, and to serve this array takes 42.*ulimit -n" limited -n "$files" "$EPLOG" mount a mnt
+for files in 8 $(seq 13 26) 42 105; do
+  refused 1 "may have $files files open, and to serve this array takes 106.*ulimit -n" limited -n "$files" "$EPLOG" mount a mnt
   mounted && fail "mounted with $files files"
 done
-run 0 limited -n 42 "$EPLOG" mount a mnt
+run 0 limited -n 106 "$EPLOG" mount a mnt
 run 0 "$EPLOG" status a --json
 check "d['array']['pid'] > 0"
 run 0 "$EPLOG" volume create a v 1M
 cp mnt/v copy || fail "reading the volume"
+# Those who only keep a connection take nothing that unmounting needs.
+uuid=$("$EPLOG" status a --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["array"]["uuid"])')
+python3 - "$uuid" >kept <<'PYTHON' &
+import socket, sys, time
+path = next(line.split()[7] for line in open("/proc/net/unix") if sys.argv[1] in line)
+kept = []
+for _ in range(100):
+    kept.append(socket.socket(socket.AF_UNIX))
+    kept[-1].connect(path)
+print("all", flush=True)
+time.sleep(600)
+PYTHON
+keeper=$!
+for ((i = 0; i < 600; ++i)); do
+  [ -s kept ] && break
+  sleep 0.1
+done
+[ -s kept ] || fail "nobody keeps connections"
+exec 7<mnt/v
+refused 1 "in use" "$EPLOG" umount mnt
+exec 7<&-
+mounted || fail "unmounted with an open file"
 run 0 "$EPLOG" umount mnt
+mounted && fail "still mounted"
+kill "$keeper"
+wait "$keeper" 2>/dev/null
 run 0 limited -Sn 20 "$EPLOG" mount a mnt  # soft: raised
 run 0 "$EPLOG" umount mnt
 
