@@ -21,9 +21,9 @@ namespace eplog {
 namespace {
 
 // The topmost mount on exactly this path.
-std::optional<MountLine> MountAt(const std::string& path) {
+std::optional<MountLine> MountAt(std::vector<MountLine> mounts, const std::string& path) {
   std::optional<MountLine> found;
-  for (MountLine& mount : ReadMounts()) {
+  for (MountLine& mount : mounts) {
     if (mount.directory == path) {
       found = std::move(mount);
     }
@@ -32,14 +32,17 @@ std::optional<MountLine> MountAt(const std::string& path) {
 }
 
 bool OursIsAt(const std::string& path) {
-  const auto mount = MountAt(path);
+  const auto mount = MountAt(ReadMounts(), path);
   return mount && mount->ours();
 }
 
-// Where this file system of ours is mounted: at `directory` rather than elsewhere.
-std::optional<MountLine> FindOurs(dev_t device, const std::string& directory) {
+// Where this file system of ours is mounted: at `directory` rather than elsewhere. An error: that
+// cannot be known.
+Result<std::optional<MountLine>> FindOurs(dev_t device, const std::string& directory) {
+  auto mounts = LoadMounts();
+  EPLOG_TRY(mounts);
   std::optional<MountLine> found;
-  for (MountLine& mount : ReadMounts()) {
+  for (MountLine& mount : *mounts) {
     const bool better = !found || found->directory != directory || mount.directory == directory;
     if (mount.ours() && mount.device == device && better) {
       found = std::move(mount);
@@ -106,7 +109,12 @@ int Fusermount(const std::string& path, bool lazy) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
     return 0;
   }
-  return OursIsAt(path) ? EBUSY : EINVAL;
+  auto mounts = LoadMounts();
+  if (!mounts.ok()) {
+    return mounts.error().errno_value;
+  }
+  const auto left = MountAt(std::move(*mounts), path);
+  return left && left->ours() ? EBUSY : EINVAL;
 }
 
 // 0 or an errno: EBUSY if in use.
@@ -199,7 +207,9 @@ std::string CoveredBy(const MountLine& mount) {
 }
 
 Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how) {
-  const auto mount = FindOurs(device, directory);
+  const auto found = FindOurs(device, directory);
+  EPLOG_TRY(found);
+  const std::optional<MountLine>& mount = *found;
   if (!mount) {
     return OkStatus();
   }
@@ -219,7 +229,11 @@ Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how) {
 }
 
 bool SyncMount(dev_t device, const std::string& directory) {
-  const auto mount = FindOurs(device, directory);
+  const auto found = FindOurs(device, directory);
+  if (!found.ok()) {
+    return false;
+  }
+  const std::optional<MountLine>& mount = *found;
   if (!mount) {
     return true;
   }

@@ -33,11 +33,12 @@ enum class TakeAway : uint8_t {
 };
 // Take the mount of this file system out of the tree: that on `directory`, or where it was moved
 // to. Of nothing but this file system. Nothing to be done where it is not mounted. kBusy: it is in
-// use, or covered. Never on the thread that serves it.
+// use, or covered. An error too where the mount table cannot be read: it may be mounted. Never on
+// the thread that serves it.
 [[nodiscard]] Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how);
 
-// Have the kernel write back what it holds dirty for this mount. False: it is covered, and was not
-// reached. Never on the thread that serves it.
+// Have the kernel write back what it holds dirty for this mount. False: it was not reached, since it
+// is covered, or nobody can tell where it is. Never on the thread that serves it.
 [[nodiscard]] bool SyncMount(dev_t device, const std::string& directory);
 
 // End the connection of this file system of ours, whose process does not serve it any more:

@@ -1,13 +1,18 @@
 #include "host/mount_lines.h"
 
+#include <fcntl.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
-#include "base/read_text.h"
+#include "base/file_descriptor.h"
 
 namespace eplog {
 namespace {
@@ -68,8 +73,27 @@ std::vector<MountLine> ParseMounts(const std::string& mountinfo) {
   return mounts;
 }
 
+Result<std::vector<MountLine>> LoadMounts(const std::filesystem::path& mountinfo) {
+  const FileDescriptor file(::open(mountinfo.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) {
+    return FailErrno(errno, "cannot read " + mountinfo.string());
+  }
+  std::string text;
+  std::array<char, 4096> part{};
+  ssize_t n = 0;
+  do {
+    n = ::read(file.get(), part.data(), part.size());
+    text.append(part.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  } while (n > 0 || (n < 0 && errno == EINTR));
+  if (n < 0) {
+    return FailErrno(errno, "cannot read " + mountinfo.string());
+  }
+  return ParseMounts(text);
+}
+
 std::vector<MountLine> ReadMounts(const std::filesystem::path& mountinfo) {
-  return ParseMounts(ReadText(mountinfo));
+  auto mounts = LoadMounts(mountinfo);
+  return mounts.ok() ? std::move(*mounts) : std::vector<MountLine>();
 }
 
 }  // namespace eplog

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "eplog/result.h"
+
 namespace eplog {
 
 // The file system type that the kernel shows for our mounts.
@@ -27,6 +29,11 @@ struct MountLine {
 // All in the text of /proc/self/mountinfo, in its order: a later one on the same directory covers
 // an earlier one.
 std::vector<MountLine> ParseMounts(const std::string& mountinfo);
+// Of the kernel now. An error: it cannot be read, as for want of descriptors, and what is mounted
+// is not known.
+Result<std::vector<MountLine>> LoadMounts(
+    const std::filesystem::path& mountinfo = "/proc/self/mountinfo");
+// The same, and none where it cannot be read: for who only wants to know more than he does.
 std::vector<MountLine> ReadMounts(const std::filesystem::path& mountinfo = "/proc/self/mountinfo");
 
 }  // namespace eplog

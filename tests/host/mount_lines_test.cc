@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -85,6 +87,12 @@ TEST(MountLines, AreThoseOfAFile) {
   EXPECT_EQ(mounts[0].id, 7U);
   EXPECT_EQ(mounts[1].id, 8U) << "in their order";
   EXPECT_TRUE(ReadMounts(directory / "none").empty());
+  const auto none = LoadMounts(directory / "none");
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().errno_value, ENOENT);
+  std::ofstream(directory / "empty") << "";
+  EXPECT_TRUE(LoadMounts(directory / "empty").ok()) << "it could be read";
+  EXPECT_FALSE(LoadMounts(directory.path()).ok()) << "nor can a directory";
   EXPECT_FALSE(ReadMounts().empty()) << "of this process";
 }
 

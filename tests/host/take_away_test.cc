@@ -5,10 +5,12 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -75,6 +77,12 @@ class TakingAway : public testing::Test {
     ::chmod(At("asked").c_str(), 0666);
     ASSERT_EQ(::setresuid(kNobody, kNobody, kNobody), 0);
     ASSERT_EQ(::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), 0);  // else its own /proc is closed to it
+  }
+  static void LimitDescriptors(rlim_t most) {
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = std::min(most, limit.rlim_max);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
   [[nodiscard]] bool AllMayEnter() const {
     for (fs::path path = dir_.path(); path.has_relative_path(); path = path.parent_path()) {
@@ -162,6 +170,24 @@ TEST_F(TakingAway, WhereThereIsNoFusermountItIsSaidSo) {
     ASSERT_FALSE(failed.ok());
     EXPECT_EQ(failed.error().message, "cannot unmount " + At("mnt"));
     EXPECT_EQ(failed.error().errno_value, ENOENT);
+  });
+}
+
+// For want of descriptors it is not known whether anything is mounted.
+TEST_F(TakingAway, WhatCannotBeLookedForIsNotSaidToBeGone) {
+  Beside(At("mnt"), [this] {
+    const dev_t device = device_;
+    LimitDescriptors(0);
+    for (const TakeAway how : {TakeAway::kIfUnused, TakeAway::kAtOnce}) {
+      const Status failed = Take(how);
+      ASSERT_FALSE(failed.ok());
+      EXPECT_EQ(failed.error().errno_value, EMFILE);
+      EXPECT_EQ(failed.error().message, "cannot read /proc/self/mountinfo");
+    }
+    EXPECT_FALSE(SyncMount(device, At("mnt")));
+    LimitDescriptors(1024);
+    EXPECT_EQ(MountedDevice(At("mnt")), device);
+    EXPECT_TRUE(Take(TakeAway::kAtOnce).ok());
   });
 }
 
