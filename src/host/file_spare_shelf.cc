@@ -67,12 +67,13 @@ FileSpareShelf::FileSpareShelf(Session& session, ArrayFile file, Superblock memb
       helper_(session.loop(), kMostOpenings) {}
 
 std::vector<std::string> FileSpareShelf::Listed() const {
+  ArrayFile usable = file_;
+  for (const std::filesystem::path& path : left_out_) {
+    usable.DropSpare(path);
+  }
   std::vector<std::string> paths;
-  for (const std::string& spare : file_.spares) {
-    const std::filesystem::path path = file_.LocatePath(spare);
-    if (std::find(left_out_.begin(), left_out_.end(), path) == left_out_.end()) {
-      paths.push_back(path.string());
-    }
+  for (const std::string& spare : usable.spares) {
+    paths.push_back(file_.LocatePath(spare).string());
   }
   return paths;
 }
@@ -172,8 +173,8 @@ Task<Result<SpareDevice>> FileSpareShelf::Add(std::string path, DeviceIdentity l
   EPLOG_CO_TRY(device);
   Task<Result<SpareDevice>> making = MakeSpare(path, **device);
   Result<SpareDevice> made = co_await making;
-  if (made.ok()) {
-    std::erase(left_out_, std::filesystem::path(path));  // somebody has asked for it since
+  if (made.ok()) {  // whoever left it out has asked for it since
+    std::erase_if(left_out_, [&](const auto& left_out) { return left_out.string() == path; });
   } else {
     Drop(path);
   }
