@@ -1,5 +1,6 @@
 #include "device/deadline_device.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -8,6 +9,7 @@ namespace eplog {
 namespace {
 
 constexpr uint64_t kLastLookUs = 1000;
+constexpr uint64_t kLooksADeadline = 4;
 
 }  // namespace
 
@@ -40,17 +42,21 @@ Task<Status> DeadlineDevice::Await(RequestPtr request, Task<Status> task) {
   }
   ++*unanswered_;
   ++inside_;
-  const uint64_t until = loop_.NowUs() + deadline_us_;
+  uint64_t until = loop_.NowUs() + deadline_us_;
   const auto place = waiting_.insert(waiting_.end(), request.get());
   loop_.Start(Carry(request, std::move(task), unanswered_));
   while (!request->done && !hung_ && deadline_us_ == 0) {
     co_await request->answered.Wait();
   }
   while (!request->done && !hung_ && loop_.NowUs() < until) {
-    co_await request->answered.WaitUntil(until);
+    const uint64_t look =
+        std::min(until, loop_.NowUs() + std::max<uint64_t>(deadline_us_ / kLooksADeadline, 1));
+    co_await request->answered.WaitUntil(look);
+    // By as much as nobody looked (this process was stopped, say) the device has not been late: what
+    // this loop had prepared had not even come to it.
+    until += std::max(loop_.NowUs(), look) - look;
   }
-  // If this process was stopped for long, the answers are there and only not seen yet: the loop
-  // looks for them between timers.
+  // The answers may be there and only not seen yet: the loop looks for them between timers.
   for (int look = 0; look < 2 && !request->done && !hung_; ++look) {
     co_await request->answered.WaitUntil(loop_.NowUs() + kLastLookUs);
   }

@@ -1,8 +1,8 @@
 // DeadlineDevice: no request takes longer than its deadline, whatever the device below does. One
 // that is not answered by then fails with kDeviceFailed; from then on the device counts as hung and
 // everything fails at once, also what is on its way to it: nobody waits longer for the device than
-// one deadline from the first request that it does not answer. Without a deadline (0) it only
-// counts what is in flight.
+// one deadline from the first request that it does not answer. Time in which the loop itself stood
+// still does not count. Without a deadline (0) it only counts what is in flight.
 //
 // A request that hangs may still be answered some day. Until then what it works on has to live:
 // reads go to memory of the wrapper and are copied when they come in time; a write that comes late

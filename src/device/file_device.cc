@@ -297,6 +297,10 @@ Task<Status> FileDevice::Transfer(Direction direction, uint64_t offset_bytes,
   if (direction == Direction::kWrite && options_.read_only) {
     co_return Fail(ErrorCode::kReadOnly, path_ + " is open for reading only");
   }
+  if (!places_.TryTake()) {
+    co_await places_.Wait();
+  }
+  const Place place(places_);
   const uint64_t total = TotalBytes(parts);
   uint64_t done = 0;
   if (parts.size() <= IOV_MAX && total <= kMaxPieceBytes) {
@@ -342,6 +346,10 @@ uint64_t FileDevice::Progress(int moved) const {
 }
 
 Task<Status> FileDevice::Flush() {
+  if (!places_.TryTake()) {
+    co_await places_.Wait();
+  }
+  const Place place(places_);
   if (flush_failure_) {
     co_return Fail(*flush_failure_);
   }
@@ -402,6 +410,10 @@ Task<Status> FileDevice::Discard(uint64_t offset_bytes, uint64_t length_bytes) {
   if (!capabilities_.discard || length_bytes == 0) {
     co_return OkStatus();
   }
+  if (!places_.TryTake()) {
+    co_await places_.Wait();
+  }
+  const Place place(places_);
   constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   int result = -EINTR;
   while (Interrupted(result)) {

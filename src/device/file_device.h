@@ -22,6 +22,7 @@
 #include "eplog/device.h"
 #include "eplog/result.h"
 #include "runtime/io_uring_loop.h"
+#include "runtime/places.h"
 
 namespace eplog {
 
@@ -70,9 +71,22 @@ class FileDevice final : public Device {
 
  private:
   enum class Direction : uint8_t { kRead, kWrite };
+  // In the kernel. A device that hangs keeps what the kernel has of it, a place of the ring and a
+  // worker's thread for each: there have to be some for the others.
+  static constexpr size_t kMostAtOnce = 256;
+  class Place {
+   public:
+    explicit Place(Places& places) : places_(places) {}
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place() { places_.GiveBack(); }
+
+   private:
+    Places& places_;
+  };
 
   FileDevice(IoUringLoop& loop, std::string path, Options options)
-      : loop_(loop), path_(std::move(path)), options_(options) {}
+      : loop_(loop), path_(std::move(path)), options_(options), places_(loop, kMostAtOnce) {}
   Status OpenAndLock();
   Status FindGeometry();
   Status FindBlockGeometry();
@@ -104,6 +118,7 @@ class FileDevice final : public Device {
   uint64_t size_bytes_ = 0;
   DeviceCapabilities capabilities_;
   std::optional<Error> flush_failure_;
+  Places places_;
 };
 
 struct CreateFileOptions {

@@ -80,6 +80,11 @@ struct IoUringLoop::Ring {
       // While nothing is in flight: older kernels wait for all that is.
       const int none = -1;
       keeps = io_uring_register_files(&uring, &none, 1) == 0;
+      // What may block is done by workers of the kernel, a few a processor if nobody says otherwise:
+      // requests of one device that hangs would keep them all, and the others' flushes wait for one.
+      // There are only as many as there is work. Older kernels do not ask.
+      std::array<unsigned, 2> workers = {*uring.cq.kring_entries, 0};
+      static_cast<void>(io_uring_register_iowq_max_workers(&uring, workers.data()));
     }
     return result;
   }

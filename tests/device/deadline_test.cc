@@ -1,6 +1,7 @@
 // Devices that hang, and faults on demand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "device/deadline_device.h"
+#include "device/forwarding_device.h"
 #include "device/inject_device.h"
 #include "device/memory_device.h"
 #include "runtime/run_task.h"
@@ -121,6 +123,70 @@ TEST_F(Deadline, WithoutOneARequestMayTakeForEver) {
   EXPECT_TRUE(Write(patient, Filled(std::byte{3})).ok());
   EXPECT_FALSE(patient.hung());
   EXPECT_TRUE(patient.idle());
+}
+
+// Virtual time, and once, at `stop_at_us`, this process is stopped for a while.
+class StoppedLoop final : public EventLoop {
+ public:
+  StoppedLoop(uint64_t stop_at_us, uint64_t stop_us) : stop_at_us_(stop_at_us), stop_us_(stop_us) {}
+  ~StoppedLoop() override { Abort(); }
+  [[nodiscard]] uint64_t NowUs() const override { return now_us_; }
+
+ protected:
+  bool Poll(bool may_block, uint64_t deadline_us) override {
+    if (!may_block) {
+      return true;
+    }
+    if (deadline_us == UINT64_MAX) {
+      return false;
+    }
+    now_us_ = std::max(now_us_, deadline_us);
+    if (now_us_ >= stop_at_us_) {
+      now_us_ += std::exchange(stop_us_, 0);
+    }
+    return true;
+  }
+
+ private:
+  uint64_t now_us_ = 1;
+  uint64_t stop_at_us_;
+  uint64_t stop_us_;
+};
+
+// Needs the loop for what it does: many short steps one after the other.
+class StepDevice final : public ForwardingDevice {
+ public:
+  StepDevice(EventLoop& loop, Device& below, int steps)
+      : ForwardingDevice(below), loop_(loop), steps_(steps) {}
+  Task<Status> Flush() override {
+    for (int i = 0; i < steps_; ++i) {
+      co_await loop_.Sleep(10'000);
+    }
+    co_return OkStatus();
+  }
+
+ private:
+  EventLoop& loop_;
+  int steps_;
+};
+
+// Many times the deadline; what was sent shortly before comes to the device only afterwards.
+TEST_F(Deadline, WhileThisProcessWasStoppedNoDeviceWasLate) {
+  StoppedLoop loop(50'000, 10 * kDeadlineUs);
+  StepDevice steps(loop, memory_, 20);
+  DeadlineDevice device(loop, steps, kDeadlineUs);
+  const Status flushed = RunTask(loop, device.Flush());
+  EXPECT_TRUE(flushed.ok()) << flushed.error().ToString();
+  EXPECT_FALSE(device.hung());
+}
+
+TEST_F(Deadline, ADeviceThatHangsBesideThatIsLateByWhatWasLeft) {
+  StoppedLoop loop(50'000, 10 * kDeadlineUs);
+  StepDevice steps(loop, memory_, 1'000'000);
+  DeadlineDevice device(loop, steps, kDeadlineUs);
+  EXPECT_FALSE(RunTask(loop, device.Flush()).ok());
+  EXPECT_TRUE(device.hung());
+  EXPECT_LE(loop.NowUs(), 11 * kDeadlineUs + kDeadlineUs / 2);
 }
 
 // Its owner knows better, and earlier.
