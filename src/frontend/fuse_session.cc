@@ -101,7 +101,11 @@ FuseSession::FuseSession(IoUringLoop& loop, Array& array, FuseOptions options)
       buffer_free_(loop),
       in_flight_(loop),
       helper_(loop) {
-  EPLOG_CHECK(epoll_fd_ >= 0 && stop_fd_ >= 0, "no descriptors left");
+  std::array<int, 2> ends{};
+  const int piped = ::pipe2(ends.data(), O_CLOEXEC);
+  EPLOG_CHECK(piped == 0 && epoll_fd_ >= 0 && stop_fd_ >= 0, "no descriptors left");
+  ::close(ends[0]);
+  closed_end_ = ends[1];
   ::clock_gettime(CLOCK_REALTIME, &mounted_at_);
 }
 
@@ -116,6 +120,7 @@ FuseSession::~FuseSession() {
   }
   ::close(epoll_fd_);
   ::close(stop_fd_);
+  ::close(closed_end_);
 }
 
 Status FuseSession::Mount() {
@@ -195,8 +200,11 @@ FuseSession::Received FuseSession::ReceiveSome() {
   return Received::kEnough;
 }
 
+// Where files stay open beyond the mount (it was detached, or another mount namespace has a copy)
+// the kernel goes on asking, and holds the pages that it asks for. What it was told to forget waits
+// for these, where no signal reaches it: the last of that ends before we stop answering.
 Task<void> FuseSession::Serve() {
-  while (!stop_) {
+  while (!stop_ || invalidations_ != 0) {
     const Received received = ReceiveSome();
     if (received == Received::kMountGone) {
       mount_gone_ = true;
@@ -208,6 +216,10 @@ Task<void> FuseSession::Serve() {
     }
     // Also when there is more to read: completions of the array's devices are reaped on the way.
     static_cast<void>(co_await loop_.PollAdd(epoll_fd_, POLLIN));
+    if (stop_) {
+      uint64_t woken = 0;
+      static_cast<void>(::read(stop_fd_, &woken, sizeof(woken)));  // or it would wake us for ever
+    }
   }
   incoming_ = RequestBuffer();
 }
@@ -217,8 +229,7 @@ Task<void> FuseSession::Drain() {
   while (in_flight_.count() != 0 && loop_.NowUs() < deadline_us) {
     co_await loop_.Sleep(1000);
   }
-  // From here on the kernel answers in our place, which also ends invalidations that wait for
-  // requests nobody reads any more.
+  // From here on the kernel answers in our place.
   if (mount_gone_) {
     CloseChannel();
   }
@@ -239,12 +250,7 @@ void FuseSession::CloseChannel() {
     return;
   }
   channel_open_ = false;
-  std::array<int, 2> ends{};
-  const int piped = ::pipe2(ends.data(), O_CLOEXEC);
-  EPLOG_CHECK(piped == 0, "no descriptors left");
-  ::close(ends[0]);
-  ::dup3(ends[1], fuse_session_fd(session_), O_CLOEXEC);
-  ::close(ends[1]);
+  ::dup3(closed_end_, fuse_session_fd(session_), O_CLOEXEC);
 }
 
 Task<Status> FuseSession::Unmount() {
@@ -300,6 +306,10 @@ Task<void> FuseSession::WriteBackAll() {
 void FuseSession::StopServing() {
   mount_gone_ = true;
   stop_ = true;
+  WakeServe();
+}
+
+void FuseSession::WakeServe() {
   const uint64_t one = 1;
   const ssize_t written = ::write(stop_fd_, &one, sizeof(one));
   EPLOG_CHECK(written == sizeof(one), "an eventfd takes every signal");
@@ -327,12 +337,19 @@ Task<void> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint
   fuse_session* session = session_;
   const auto offset = static_cast<off_t>(offset_bytes);
   const auto length = static_cast<off_t>(length_bytes);
+  if (stop_) {
+    co_return;  // its pages go with the mount
+  }
   // The kernel may wait for reads and write-backs of these pages, which we answer: not on this
   // thread.
+  ++invalidations_;
   Task<Status> job = helper_.Run([session, inode, offset, length] {
     fuse_lowlevel_notify_inval_inode(session, inode, offset, length);
   });
   static_cast<void>(co_await job);
+  if (--invalidations_ == 0 && stop_) {
+    WakeServe();
+  }
 }
 
 Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {

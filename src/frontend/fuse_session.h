@@ -130,6 +130,7 @@ class FuseSession {
   enum class Received : uint8_t { kNothingMore, kEnough, kNoBuffer, kMountGone };
   Received ReceiveSome();
   void StopServing();
+  void WakeServe();
   void CloseChannel();
   void Init(fuse_conn_info* connection) const;
   Task<void> DeleteUnlinked();
@@ -190,8 +191,10 @@ class FuseSession {
   fuse_session* session_ = nullptr;
   int epoll_fd_ =
       -1;  // watches the session's descriptor and stop_fd_, without keeping the former alive
-  int stop_fd_ = -1;
+  int stop_fd_ = -1;     // wakes Serve
+  int closed_end_ = -1;  // of a pipe that nobody reads; made early, while there are descriptors
   bool stop_ = false;
+  int invalidations_ = 0;    // that the kernel may be waiting in
   bool mount_gone_ = false;  // not ours to unmount any more
   bool channel_open_ = false;
   dev_t device_ = 0;  // the number of the file system, which tells our mount from all others

@@ -1,0 +1,105 @@
+// A mount that is taken away while programs go on with what they have open there.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/frontend/served_mount.h"
+
+namespace eplog {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr uint64_t kPages = 32;
+
+// The last resort, so that a test which fails leaves nothing behind that no signal ends.
+void CutConnection(dev_t device) {
+  const TemporaryDirectory control;
+  if (::mount("none", control.path().c_str(), "fusectl", 0, nullptr) == 0) {
+    std::ofstream(control.path() + "/" + std::to_string(minor(device)) + "/abort") << 1;
+    ::umount(control.path().c_str());
+  }
+}
+
+// Reads through the page cache beside direct writes, until the mount is gone.
+class Busy {
+ public:
+  Busy(const std::string& path, uint64_t seed)
+      : seed_(seed),
+        cached_(path, O_RDONLY),
+        direct_(path, O_RDWR | O_DIRECT),
+        reader_([this] { Read(); }),
+        writer_([this] { Write(); }) {}
+  ~Busy() {
+    over_ = true;  // whoever has all pages goes on reading without the mount
+    reader_.join();
+    writer_.join();
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  void Read() const {
+    Random random(seed_);
+    std::vector<char> page(kPage);
+    while (!over_ && ::pread(cached_.fd(), page.data(), kPage, PlaceOf(random)) >= 0) {
+    }
+  }
+  void Write() const {
+    Random random(seed_ + 1);
+    AlignedBytes page(kPage, seed_);
+    while (::pwrite(direct_.fd(), page.data(), kPage, PlaceOf(random)) >= 0) {
+    }
+  }
+  static off_t PlaceOf(Random& random) { return static_cast<off_t>(random.Below(kPages) * kPage); }
+
+  uint64_t seed_;
+  std::atomic<bool> over_ = false;
+  File cached_;
+  File direct_;
+  std::thread reader_;
+  std::thread writer_;
+};
+
+// What the kernel was told to forget waits for reads of those pages, which somebody has to answer.
+TEST(FuseBusyEnd, DirectWritersBesideCachedReadersKeepNobodyFromEnding) {
+  EPLOG_NEEDS_FUSE();
+  for (uint64_t round = 1; round <= 12; ++round) {
+    ServedMount mount;
+    struct stat root {};
+    ASSERT_EQ(::stat(mount.directory().c_str(), &root), 0);
+    std::vector<std::unique_ptr<Busy>> busy;
+    for (uint64_t i = 0; i < 32; ++i) {
+      const std::string path = mount / ("v" + std::to_string(i));
+      ASSERT_EQ(::ftruncate(File(path, O_CREAT | O_RDWR).fd(), kPages * kPage), 0);
+      busy.push_back(std::make_unique<Busy>(path, 100 * round + 2 * i));
+    }
+    for (uint64_t written = 0; written < 200;) {
+      mount.Do([&written](const FakeArray& array) { written = array.writes; });
+    }
+    mount.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+    for (int look = 0; look < 600 && !mount.Served(); ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_TRUE(mount.Served()) << "round " << round;
+    if (!mount.Served()) {
+      CutConnection(root.st_dev);
+    }
+    mount.WaitUntilServed();
+    busy.clear();
+  }
+}
+
+}  // namespace
+}  // namespace eplog
