@@ -70,7 +70,6 @@ class Recovery {
   struct FoundBlock {
     DeviceIndex ssd;
     uint64_t number;
-    uint64_t last_sequence;
     std::vector<std::pair<uint64_t, Epoch>> headers;  // newer than the checkpoint
   };
   struct Mend {  // bytes to put back

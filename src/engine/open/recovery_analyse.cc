@@ -137,7 +137,7 @@ Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
       }
       if (head->last_sequence <= checkpoint_.sequence) {
         // Nothing in it but what the checkpoint covers, marks included.
-        ring_blocks_.push_back({ssd, head->number, head->last_sequence, {}});
+        ring_blocks_.push_back({ssd, head->number, {}});
         continue;
       }
       const Result<RingBlock> block = DecodeRingBlock(bytes, core_.identity.array_uuid, g, ssd);
@@ -150,10 +150,9 @@ Task<Status> Recovery::ReadRing(DeviceIndex ssd) {
 }
 
 void Recovery::NoteRingBlock(DeviceIndex ssd, const RingBlock& block) {
-  FoundBlock found{ssd, block.number, 0, {}};
+  FoundBlock found{ssd, block.number, {}};
   for (const EntryHeader& header : block.headers) {
     newest_ring_mark_ = std::max(newest_ring_mark_, header.mark);
-    found.last_sequence = std::max(found.last_sequence, header.sequence);
     if (header.sequence <= checkpoint_.sequence) {
       continue;
     }
@@ -430,12 +429,16 @@ Status Recovery::TakeSpace() {
   }
   EPLOG_TRY(status);
   for (const FoundBlock& block : ring_blocks_) {
-    const bool needed =
-        std::any_of(block.headers.begin(), block.headers.end(), [this](const auto& header) {
-          const uint64_t index = header.first - checkpoint_.sequence - 1;
-          return index < chain_.size() && chain_[index].epoch == header.second;
-        });
-    core_.rings.NoteBlock(block.ssd, block.number, block.last_sequence, needed);
+    // By what is kept of it: the next life gives the numbers of what was cut off again, and would
+    // keep the block, and all behind it, until it has used them all.
+    uint64_t last = 0;
+    for (const auto& [sequence, epoch] : block.headers) {
+      const uint64_t index = sequence - checkpoint_.sequence - 1;
+      if (index < chain_.size() && chain_[index].epoch == epoch) {
+        last = std::max(last, sequence);
+      }
+    }
+    core_.rings.NoteBlock(block.ssd, block.number, last, last != 0);
   }
   return OkStatus();
 }
