@@ -84,15 +84,21 @@ Result<NewDevice> CheckNew(const ArrayFile& file, uint32_t index, const std::fil
                             "it as an empty device",
                             path.string(), own));
   }
-  // Nobody is told to make another member larger: whose that is, the array says.
-  if (const auto needed = SizeNeeded(file, index);
-      own.empty() && needed.ok() && probed->size_bytes < *needed) {
-    return Fail(ErrorCode::kInvalidArgument,
-                TooSmallFor(MemberName(file, index), *needed, path.string(), *probed));
-  }
   EPLOG_TRY(CheckNotServed(path, *probed, file.uuid));
   auto content = FindContent(path, *probed);
   EPLOG_TRY(content);
+  // Nobody is told to make larger what somebody uses; whose another member of this array is, that
+  // says itself.
+  if (const auto needed = SizeNeeded(file, index);
+      own.empty() && needed.ok() && probed->size_bytes < *needed) {
+    return Fail(ErrorCode::kInvalidArgument,
+                content->empty()
+                    ? TooSmallFor(MemberName(file, index), *needed, path.string(), *probed)
+                    : fmt::format("{} holds {}, and is too small for {}: it has {} bytes and {} "
+                                  "are needed; give another one",
+                                  path.string(), *content, MemberName(file, index),
+                                  probed->size_bytes, *needed));
+  }
   device.holds = std::move(*content);
   if (!device.holds.empty() && !force) {
     return Fail(ErrorCode::kExists,
