@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/dry_run.h"
 #include "cli/verb/verbs.h"
@@ -42,9 +43,20 @@ std::string FailPlanText(const ArrayFile& file, const Json& plan) {
   return ChangePlanText(fmt::format("would fail {} of '{}'", name, file.name), plan, notes);
 }
 
+// What parity replaces counts members as they are open now.
+void WarnOfRemoved(const Json& answer) {
+  const auto removed = answer.find("files_removed");
+  if (removed != answer.end()) {
+    Warn(kFailVerb, fmt::format("the files of {} were removed, though the mounted array has them "
+                                "open: the next mount will be without them, too",
+                                fmt::join(removed->get<std::vector<std::string>>(), ", ")));
+  }
+}
+
 Result<int> DryRun(const FailCommand& command, const ArrayFile& file, uint32_t index) {
   const auto plan = PlanChange(kFailVerb, file, {{"change", kFailVerb}, {"device", index}});
   EPLOG_TRY(plan);
+  WarnOfRemoved(*plan);
   if (command.json) {
     PrintJson(*plan);
   } else {
@@ -67,6 +79,7 @@ Result<int> RunFail(const FailCommand& command) {
   };
   const auto done = AskOrOpen(kFailVerb, *file, {{"verb", kFailVerb}, {"device", *index}}, offline);
   EPLOG_TRY(done);
+  WarnOfRemoved(*done);
   const std::string name = MemberName(*file, *index);
   Print(
       fmt::format("{} of '{}' is failed: what it holds does not count any more\nnext: eplog "

@@ -371,7 +371,8 @@ namespace {
 
 void AddRemoved(const Server& server, const Json& request, Json& answer) {
   const std::string verb = TextOf(request, "verb");
-  if ((verb != "status" && verb != "scrub") || !answer.is_object()) {
+  const bool told = verb == "status" || verb == "scrub" || verb == "fail" || verb == "plan";
+  if (!told || !(answer.is_object() || answer.is_null())) {
     return;
   }
   if (auto removed = FindRemoved(server); !removed.empty()) {

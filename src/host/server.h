@@ -64,8 +64,8 @@ struct Answering {
 // not be looked at.
 Result<Answering> WhoAnswers(const ArrayFile& file);
 
-// The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer. To `status` and `scrub`
-// is added what that process cannot see: "files_removed", the names that FindRemoved finds, if there are any.
+// The process that serves this array answers `request` ({"verb": ...}). Errors as ConnectServer. To `status`, `scrub`,
+// `fail` and `plan` is added what that process cannot see: "files_removed", the names that FindRemoved finds, if there are any.
 Result<Json> AskServer(const ArrayFile& file, const Json& request,
                        const std::function<void(uint64_t, uint64_t)>& progress = {});
 // Whether this error of AskServer's means that nobody serves the array: `not found` may also be

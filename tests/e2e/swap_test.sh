@@ -155,8 +155,11 @@ are_removed "['ssd0', 'ssd1']"
 "$EPLOG" scrub "$ARRAY" >/dev/null 2>"$WORK/err" || die "scrub: $(cat "$WORK/err")"
 grep -q 'warning: the files of ssd0, ssd1 were removed' "$WORK/err" || die "scrub says $(cat "$WORK/err")"
 refused 1 'stays mounted.*ssd0, ssd1.*fail, replace and rebuild' "$EPLOG" umount "$MNT"
+"$EPLOG" fail "$ARRAY" ssd0 --dry-run >/dev/null 2>"$WORK/err" || die "fail --dry-run: $(cat "$WORK/err")"
+grep -q 'warning: the files of ssd0, ssd1 were removed' "$WORK/err" || die "fail --dry-run says $(cat "$WORK/err")"
 for device in ssd0 ssd1; do
-  eplog fail "$ARRAY" $device
+  "$EPLOG" fail "$ARRAY" $device >/dev/null 2>"$WORK/err" || die "fail: $(cat "$WORK/err")"
+  [ $device != ssd0 ] || grep -q 'warning: the files of ssd1 were removed' "$WORK/err" || die "fail says $(cat "$WORK/err")"
   eplog replace "$ARRAY" $device "$ARRAY/$device"
   wait_for "$WHOLE"
 done
