@@ -23,10 +23,15 @@ namespace {
 
 // The limit of this process, where it has one.
 void LimitText(char* into, size_t size) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    std::snprintf(into, size, "; it may have %llu MiB of address space (ulimit -v): raise that",
-                  static_cast<unsigned long long>(limit.rlim_cur >> 20));
+  rlimit space{};
+  rlimit data{};
+  const bool few = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+  const bool less = ::getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY &&
+                    (!few || data.rlim_cur < space.rlim_cur);
+  if (few || less) {
+    std::snprintf(into, size, "; it may have %llu MiB of %s: raise that",
+                  static_cast<unsigned long long>((less ? data : space).rlim_cur >> 20),
+                  less ? "data (ulimit -d)" : "address space (ulimit -v)");
   } else {
     std::snprintf(into, size, "; the machine has no more");
   }

@@ -50,9 +50,14 @@ constexpr uint64_t kMostDescriptors = 65536;
 uint64_t MostBufferBytes() {
   const auto pages = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES)));
   const auto page = static_cast<uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
-  rlimit limit{};
-  const bool limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return std::min({pages * page, GroupMemory(), limited ? limit.rlim_cur : UINT64_MAX}) / 4;
+  uint64_t least = std::min(pages * page, GroupMemory());
+  for (const auto kind : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    if (::getrlimit(kind, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+      least = std::min<uint64_t>(least, limit.rlim_cur);
+    }
+  }
+  return least / 4;
 }
 
 Status CheckFileSizes(const ArrayFile& file) {

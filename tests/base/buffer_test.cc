@@ -197,10 +197,10 @@ TEST(BufferPool, SizesDoNotMixAndNothingOverlaps) {
 #endif
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
-void TakeFourGiBOfTwo(size_t piece) {
+void TakeFourGiBOfTwo(size_t piece, decltype(RLIMIT_AS) kind = RLIMIT_AS) {
   rlimit limit{};
   limit.rlim_cur = limit.rlim_max = uint64_t{2} << 30;
-  ::setrlimit(RLIMIT_AS, &limit);
+  ::setrlimit(kind, &limit);
   BufferPool pool;
   std::vector<Buffer> held;
   while (held.size() * piece < uint64_t{4} << 30) {
@@ -212,6 +212,8 @@ TEST(BufferPool, OutOfMemoryIsSaidInOneLine) {
   for (const size_t piece : {size_t{4096}, size_t{1} << 20}) {
     EXPECT_EXIT(TakeFourGiBOfTwo(piece), ::testing::ExitedWithCode(1),
                 "^eplog: out of memory for buffers, .*ulimit -v.*\n$");
+    EXPECT_EXIT(TakeFourGiBOfTwo(piece, RLIMIT_DATA), ::testing::ExitedWithCode(1),
+                "^eplog: out of memory for buffers, .*2048 MiB of data .ulimit -d.*\n$");
   }
 }
 #endif

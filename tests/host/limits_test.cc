@@ -59,15 +59,16 @@ TEST(Limits, BuffersTakeAQuarterOfWhatThereIs) {
                        static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   EXPECT_GT(unlimited, 0U);
   EXPECT_LE(unlimited, machine / 4) << "a control group may leave less";
-  const auto of = [](rlim_t bytes) {
-    return Beside([bytes] {
-      Limit(RLIMIT_AS, bytes, RLIM_INFINITY);
+  const auto of = [](rlim_t bytes, int kind = RLIMIT_AS) {
+    return Beside([bytes, kind] {
+      Limit(kind, bytes, RLIM_INFINITY);
       return std::to_string(MostBufferBytes());
     });
   };
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take all address space
   const uint64_t least = unlimited;  // a quarter of all other limits
   EXPECT_EQ(of(least), std::to_string(least / 4));
+  EXPECT_EQ(of(least, RLIMIT_DATA), std::to_string(least / 4));
 #endif
   EXPECT_EQ(of(RLIM_INFINITY), std::to_string(unlimited));
 }
