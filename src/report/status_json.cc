@@ -54,12 +54,14 @@ Json RebuildToJson(const ArrayStatus& status) {
   }
   // A log device has nothing to be written to it: what it waits for is a commit.
   const uint64_t rebuilt = status.rebuild_total_bytes - status.rebuild_left_bytes;
+  // While nothing is written to it, since the array is not mounted, say, nobody knows.
+  const bool paced = status.rebuild_bytes_per_second != 0 || status.rebuild_left_bytes == 0;
   Json rebuild = {
       {"percent", status.rebuild_total_bytes == 0
                       ? 100.0
                       : 100.0 * static_cast<double>(rebuilt) /
                             static_cast<double>(status.rebuild_total_bytes)},
-      {"eta_seconds", status.rebuild_eta_seconds},
+      {"eta_seconds", paced ? Json(status.rebuild_eta_seconds) : Json()},
       {"bytes_per_second", status.rebuild_bytes_per_second},
       {"left_bytes", status.rebuild_left_bytes},
   };

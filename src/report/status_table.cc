@@ -247,8 +247,14 @@ std::string StatusTable(const Json& status) {
                  Number(recovery, "entries_replayed"));
   const Json& rebuild = Part(status, "rebuild");
   if (rebuild.is_object() && !rebuild.empty()) {
-    fmt::format_to(out, "rebuild {:.1f} %, {} to go at {}/s\n", Real(rebuild, "percent"),
-                   RoundSeconds(Real(rebuild, "eta_seconds")), Bytes(rebuild, "bytes_per_second"));
+    if (Part(rebuild, "eta_seconds").is_null()) {
+      fmt::format_to(out, "rebuild {:.1f} %, {} to go, at no pace so far\n",
+                     Real(rebuild, "percent"), Bytes(rebuild, "left_bytes"));
+    } else {
+      fmt::format_to(out, "rebuild {:.1f} %, {} to go at {}/s\n", Real(rebuild, "percent"),
+                     RoundSeconds(Real(rebuild, "eta_seconds")),
+                     Bytes(rebuild, "bytes_per_second"));
+    }
     if (rebuild.contains("lost_bytes")) {
       fmt::format_to(out,
                      "  {} of it cannot be rebuilt: more of their stripes is wrong or missing "

@@ -228,6 +228,10 @@ TEST(RebuildStatus, IsADocumentWhileADeviceIsBeingRebuilt) {
   EXPECT_EQ(StatusToJson(status, {})["rebuild"].value("lost_bytes", 0), 5000);
   status.devices[1].state = DeviceState::kOk;
   EXPECT_TRUE(StatusToJson(status, {})["rebuild"].is_null());
+  // Nobody works on it.
+  status = Rebuilding(1000, 250, 0);
+  status.rebuild_bytes_per_second = 0;
+  EXPECT_TRUE(StatusToJson(status, {})["rebuild"]["eta_seconds"].is_null());
   // A log device with nothing to be written to it.
   EXPECT_EQ(StatusToJson(Rebuilding(0, 0, 0), {})["rebuild"].value("percent", 0.0), 100.0);
 }
@@ -237,6 +241,9 @@ TEST(RebuildStatus, IsALineOfTheTable) {
   EXPECT_TRUE(Says(TableOf(status), "rebuild 75.0 %, 119.0 s to go at 2.0 KiB/s"))
       << TableOf(status);
   EXPECT_EQ(TableOf(status).find("cannot be rebuilt"), std::string::npos);
+  status.rebuild_bytes_per_second = 0;
+  EXPECT_TRUE(Says(TableOf(status), "rebuild 75.0 %, 250 B to go, at no pace so far"))
+      << TableOf(status);
   status.rebuild_lost_bytes = 4096;
   EXPECT_TRUE(
       Says(TableOf(status),
