@@ -198,6 +198,17 @@ TEST_F(ExamineWords, OfOneWithADamagedCopyThatLooksOlder) {
   EXPECT_EQ(found.arrays[0].missing, std::vector<std::string>{"ssd1"});
 }
 
+// A copy was mounted by itself, as often as the array.
+TEST_F(ExamineWords, OfOneThatWentOnByItself) {
+  Change(1, [](Superblock& superblock) {
+    superblock.epoch.random ^= 1;
+    superblock.base = superblock.epoch;
+  });
+  Expect(Look().devices[1], MemberVerdict::kStale,
+         "it is a copy that went on by itself: its epoch " +
+             std::to_string(Newest(0).epoch.number) + " is not that of the array");
+}
+
 // Within one epoch the checkpoint that it names tells how old a device is.
 TEST_F(ExamineWords, OfOneThatNamesAnOlderCheckpoint) {
   const uint64_t newest = Newest(0).checkpoint.generation + 5;

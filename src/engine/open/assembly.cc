@@ -140,6 +140,10 @@ bool IsOfAfter(const Superblock& s, const Epoch& opened, const std::vector<Found
 }
 
 std::string WhyOlder(const Superblock& its, const Epoch& opened) {
+  if (its.epoch.number >= opened.number) {
+    return "it is a copy that went on by itself: its epoch " + std::to_string(its.epoch.number) +
+           " is not that of the array";
+  }
   return "it is an older copy of itself: of epoch " + std::to_string(its.epoch.number) +
          ", while the array has opened " + std::to_string(opened.number);
 }
