@@ -306,7 +306,7 @@ has "destroys +$WORK/spare: a member \(ssd3\) of the EPLOG array 'other'"
 is "$(sha256sum spare)" "$before"
 truncate -s 1M spare
 run 2 "$EPLOG" replace bad ssd1 spare --dry-run --force
-refused_with "spare is too small for ssd1"
+refused_with "spare holds a member .ssd3. of the EPLOG array .other.*, and is too small for ssd1"
 run 0 "$EPLOG" replace bad ssd1 bad/ssd1 --dry-run --force  # the same device as an empty one
 run 0 "$EPLOG" umount "$MNT"
 untouched bad run 0 "$EPLOG" replace bad ssd1 bad/new --dry-run
