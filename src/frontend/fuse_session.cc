@@ -81,6 +81,13 @@ std::string MountOptions(const FuseOptions& options) {
   return text;
 }
 
+// Whether the kernel still has what was mounted. Once it has not, the number of that file system is
+// given away again, and is no way any more to find it.
+bool IsConnected(int fd) {
+  pollfd channel{.fd = fd, .events = 0, .revents = 0};
+  return ::poll(&channel, 1, 0) < 0 || (channel.revents & POLLERR) == 0;
+}
+
 void Watch(int epoll_fd, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -111,7 +118,7 @@ FuseSession::FuseSession(IoUringLoop& loop, Array& array, FuseOptions options)
 
 FuseSession::~FuseSession() {
   if (session_ != nullptr) {
-    if (!mount_gone_) {
+    if (!mount_gone_ && IsConnected(fuse_session_fd(session_))) {
       static_cast<void>(TakeMountAway(device_, options_.mountpoint, TakeAway::kAtOnce));
     }
     CloseChannel();
@@ -256,10 +263,13 @@ void FuseSession::CloseChannel() {
 Task<Status> FuseSession::Unmount() {
   const std::string path = options_.mountpoint;
   const dev_t device = device_;
+  const int fd = fuse_session_fd(session_);
   Status unmounted;
-  Task<Status> unmount = helper_.Run([path, device, &unmounted] {
-    static_cast<void>(SyncMount(device, path));
-    unmounted = TakeMountAway(device, path, TakeAway::kIfUnused);
+  Task<Status> unmount = helper_.Run([path, device, fd, &unmounted] {
+    if (IsConnected(fd)) {
+      static_cast<void>(SyncMount(device, path));
+      unmounted = TakeMountAway(device, path, TakeAway::kIfUnused);
+    }
   });
   Status ran = co_await unmount;
   EPLOG_CO_TRY(ran);
@@ -274,16 +284,18 @@ Task<void> FuseSession::UnmountForced() {
   // Dirty pages first, while there is somebody to take them; then in peace if possible.
   const std::string path = options_.mountpoint;
   const dev_t device = device_;
+  const int fd = fuse_session_fd(session_);
   bool synced = true;
-  Task<Status> sync = helper_.Run([path, device, &synced] { synced = SyncMount(device, path); });
+  Task<Status> sync = helper_.Run(
+      [path, device, fd, &synced] { synced = !IsConnected(fd) || SyncMount(device, path); });
   static_cast<void>(co_await sync);
   if (!synced) {
     Task<void> write_back = WriteBackAll();
     co_await write_back;
   }
   // What is covered by another mount stays there, and is dead.
-  Task<Status> unmount = helper_.Run([path, device] {
-    if (!TakeMountAway(device, path, TakeAway::kIfUnused).ok()) {
+  Task<Status> unmount = helper_.Run([path, device, fd] {
+    if (IsConnected(fd) && !TakeMountAway(device, path, TakeAway::kIfUnused).ok()) {
       static_cast<void>(TakeMountAway(device, path, TakeAway::kAtOnce));
     }
   });

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -99,6 +100,47 @@ TEST(FuseBusyEnd, DirectWritersBesideCachedReadersKeepNobodyFromEnding) {
     mount.WaitUntilServed();
     busy.clear();
   }
+}
+
+// Somebody else took the first mount away, and the kernel gave its number to the second one, before
+// whoever serves the first looks.
+TEST(FuseBusyEnd, ANumberThatWasGivenAwayAgainIsNobodysToUnmount) {
+  EPLOG_NEEDS_FUSE();
+  const auto number = [](const ServedMount& mount) {
+    struct stat root {};
+    EXPECT_EQ(::stat(mount.directory().c_str(), &root), 0);
+    return root.st_dev;
+  };
+  int same = 0;
+  for (int round = 0; round < 20 && same < 3; ++round) {
+    ServedMount first;
+    const dev_t of_first = number(first);
+    std::promise<void> held;
+    std::promise<void> go_on;
+    std::thread holding([&] {
+      first.Do([&](FakeArray&) {
+        held.set_value();
+        go_on.get_future().wait();
+      });
+    });
+    held.get_future().wait();
+    EXPECT_EQ(::umount2(first.directory().c_str(), 0), 0);
+    ServedMount second;
+    same += number(second) == of_first ? 1 : 0;
+    std::promise<void> asked;
+    std::thread unmounting([&] {
+      asked.set_value();
+      first.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+    });
+    asked.get_future().wait();
+    go_on.set_value();
+    holding.join();
+    unmounting.join();
+    const File file(second / "v", O_CREAT | O_RDWR);
+    second.Do(
+        [](const FakeArray& array) { EXPECT_EQ(array.Volumes().size(), 1U) << "taken away"; });
+  }
+  EXPECT_GT(same, 0) << "numbers are not given away again here";
 }
 
 }  // namespace
