@@ -364,7 +364,9 @@ bool World::TryOpen(bool may_be_struck) {
   }
   const DeviceSet missed = fates_.Those(&DeviceFate::missed);
   log_lost_us_.reset();
-  logs_joining_ = false;
+  log_joined_us_.reset();
+  log_seen_joining_ = array_ != nullptr && SomeLogJoins(array_->GetStatus());
+  logs_joining_ = log_seen_joining_;
   logs_degraded_ = std::ranges::any_of(missed, [&](uint8_t device) { return device >= plan_.n; });
   return !failed();
 }
@@ -630,15 +632,24 @@ Task<void> World::Replace(uint8_t device) {
   }
 }
 
+bool World::SomeLogJoins(const ArrayStatus& status) const {
+  return std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
+                     [](const DeviceStatus& log) { return log.state == DeviceState::kRebuilding; });
+}
+
 // In mode log flushes wait for the rings while a log device is lost, and what was flushed before is
 // put there, too, before the first of them is answered.
 void World::NoteLostLogs(const ArrayStatus& status) {
   const bool lost =
       std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
                   [](const DeviceStatus& log) { return log.state != DeviceState::kOk; });
-  logs_joining_ =
-      std::any_of(status.devices.begin() + plan_.n, status.devices.end(),
-                  [](const DeviceStatus& log) { return log.state == DeviceState::kRebuilding; });
+  // One that was becoming ok when it was lost may be called that by an epoch that has opened, until
+  // a flush that began after the loss is answered.
+  const bool was_joining = std::exchange(log_seen_joining_, SomeLogJoins(status));
+  if (was_joining || log_seen_joining_) {
+    log_joined_us_ = machine_->loop().NowUs();
+  }
+  logs_joining_ = lost && log_joined_us_ && scene_.flush_begun_us <= *log_joined_us_;
   if (!lost) {
     log_lost_us_.reset();
     logs_degraded_ = false;

@@ -120,6 +120,7 @@ class World {
   void Convalesce();
   Task<void> Replace(uint8_t device);
   void NoteRepaired();
+  [[nodiscard]] bool SomeLogJoins(const ArrayStatus& status) const;
   void NoteLostLogs(const ArrayStatus& status);
   void ChooseUnreliable();
   void GoBack();
@@ -162,8 +163,10 @@ class World {
   bool alone_ = false;          // the unreliable ones know of a struck opening that no other does
   bool opening_ = false;        // an opening has begun and not ended
   bool logs_degraded_ = false;  // flushes wait for the rings, since some log device is lost
-  bool logs_joining_ = false;   // some log device is, or that it is ok is being written down
-  std::optional<uint64_t> log_lost_us_;  // while running: since when that was seen
+  bool logs_joining_ = false;   // some log device is, or that it is ok may be written down
+  std::optional<uint64_t> log_lost_us_;    // while running: since when that was seen
+  bool log_seen_joining_ = false;          // when that was looked at last
+  std::optional<uint64_t> log_joined_us_;  // until when one may have been
   uint64_t crashes_ = 0;
 };
 
