@@ -155,8 +155,14 @@ Task<void> FuseSession::Write(FuseRequest request, FuseNodePtr node, WriteCall c
       // after it got the pages that it waits for, and their reads need buffers: with as many
       // writers here as there are buffers it would wait for ever.
       request.GiveBackBuffer();
-      Task<void> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
-      co_await invalidate;
+      Task<bool> invalidate = Invalidate(node->inode(), call.offset_bytes, size);
+      const bool forgotten = co_await invalidate;
+      if (!forgotten) {
+        // Nobody is told that it is written while who has the file open may go on reading what was
+        // there before. As to all others when the connection ends.
+        request.Error(ECONNABORTED);
+        co_return;
+      }
     }
   }
   request.Written(size);

@@ -310,8 +310,8 @@ Task<void> FuseSession::WriteBackAll() {
     nodes.push_back(node);
   }
   for (const FuseNodePtr& node : nodes) {
-    Task<void> invalidate = Invalidate(node->inode(), 0, 0);
-    co_await invalidate;
+    Task<bool> invalidate = Invalidate(node->inode(), 0, 0);
+    static_cast<void>(co_await invalidate);
   }
 }
 
@@ -345,12 +345,12 @@ Task<void> FuseSession::DeleteUnlinked() {
   }
 }
 
-Task<void> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes) {
+Task<bool> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes) {
   fuse_session* session = session_;
   const auto offset = static_cast<off_t>(offset_bytes);
   const auto length = static_cast<off_t>(length_bytes);
   if (stop_) {
-    co_return;  // its pages go with the mount
+    co_return false;  // else those who go on writing would keep us from ending
   }
   // The kernel may wait for reads and write-backs of these pages, which we answer: not on this
   // thread.
@@ -362,6 +362,7 @@ Task<void> FuseSession::Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint
   if (--invalidations_ == 0 && stop_) {
     WakeServe();
   }
+  co_return true;
 }
 
 Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
@@ -374,8 +375,8 @@ Task<void> FuseSession::NotifyVolumeChanged(VolumeId volume) {
   RefreshSize(*node);
   ::clock_gettime(CLOCK_REALTIME, &node->mtime);
   node->ctime = node->mtime;
-  Task<void> invalidate = Invalidate(node->inode(), 0, 0);
-  co_await invalidate;
+  Task<bool> invalidate = Invalidate(node->inode(), 0, 0);
+  static_cast<void>(co_await invalidate);
   in_flight_.Done();
 }
 

@@ -135,7 +135,8 @@ class FuseSession {
   void Init(fuse_conn_info* connection) const;
   Task<void> DeleteUnlinked();
   Task<void> WriteBackAll();
-  Task<void> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
+  // False: serving ends, and the kernel was not told.
+  Task<bool> Invalidate(fuse_ino_t inode, uint64_t offset_bytes, uint64_t length_bytes);
 
   // ---- fuse_names.cc
   FuseNodePtr NodeOf(const VolumeInfo& info);

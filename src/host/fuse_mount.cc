@@ -56,7 +56,7 @@ Result<std::optional<MountLine>> FindOurs(dev_t device, const std::string& direc
 class PathHandle {
  public:
   explicit PathHandle(const std::string& path)
-      : fd_(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)) {}
+      : fd_(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)), error_(fd_ < 0 ? errno : 0) {}
   ~PathHandle() {
     if (fd_ >= 0) {
       ::close(fd_);
@@ -68,20 +68,28 @@ class PathHandle {
   [[nodiscard]] bool ok() const { return fd_ >= 0; }
   // As a path that leads there, whatever is mounted over it meanwhile.
   [[nodiscard]] std::string Link() const { return "/proc/self/fd/" + std::to_string(fd_); }
-  // In /proc/self/mountinfo; 0: it cannot be told.
-  [[nodiscard]] uint64_t MountId() const {
+  // In /proc/self/mountinfo; an error: it cannot be told.
+  [[nodiscard]] Result<uint64_t> MountId() const {
+    if (!ok()) {
+      return FailErrno(error_, "cannot open it");
+    }
+    errno = 0;
     std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd_));
+    if (!info) {
+      return FailErrno(errno, "cannot read /proc/self/fdinfo");
+    }
     for (std::string key; info >> key;) {
       uint64_t value = 0;
       if (key == "mnt_id:" && info >> value) {
         return value;
       }
     }
-    return 0;
+    return Fail(ErrorCode::kIo, "/proc/self/fdinfo does not say");
   }
 
  private:
   int fd_;
+  int error_;
 };
 
 // Run fusermount3 quietly. It says nothing but 0 or 1; the reason is found by looking.
@@ -192,18 +200,33 @@ dev_t MountedDevice(const std::string& path) {
   return device;
 }
 
-std::string CoveredBy(const MountLine& mount) {
+namespace {
+
+// An error: it cannot be known, for want of descriptors. A path that does not lead anywhere is
+// covered above.
+Result<std::string> CoverOf(const MountLine& mount) {
   const PathHandle there(mount.directory);
-  const uint64_t id = there.MountId();
-  if (id == mount.id) {
-    return "";
+  const Result<uint64_t> id = there.MountId();
+  const int error = id.ok() ? 0 : id.error().errno_value;
+  if (error == EMFILE || error == ENFILE) {
+    return FailErrno(error, "cannot tell what is at " + mount.directory);
+  }
+  if (id.ok() && *id == mount.id) {
+    return std::string();
   }
   for (const MountLine& other : ReadMounts()) {
-    if (other.id == id && other.directory.size() > 1) {
+    if (id.ok() && other.id == *id && other.directory.size() > 1) {
       return other.type + " '" + other.source + "' at " + other.directory;
     }
   }
-  return "something else";
+  return std::string("something else");
+}
+
+}  // namespace
+
+std::string CoveredBy(const MountLine& mount) {
+  auto cover = CoverOf(mount);
+  return cover.ok() ? *std::move(cover) : cover.error().message;
 }
 
 Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how) {
@@ -214,9 +237,11 @@ Status TakeMountAway(dev_t device, const std::string& directory, TakeAway how) {
     return OkStatus();
   }
   const std::string& path = mount->directory;
-  if (const std::string cover = CoveredBy(*mount); !cover.empty()) {
+  const auto cover = CoverOf(*mount);
+  EPLOG_TRY(cover);
+  if (!cover->empty()) {
     return Fail(ErrorCode::kBusy,
-                "the mount on " + path + " is covered by " + cover + ": unmount that first");
+                "the mount on " + path + " is covered by " + *cover + ": unmount that first");
   }
   const int error = how == TakeAway::kAtOnce ? DetachPath(path) : UnmountPath(path);
   if (error == EBUSY) {
@@ -274,7 +299,8 @@ bool CutConnection(dev_t device) {
     // Through the handle, so that it is this very mount, and in use: it is cut first of all, and
     // then stays where it is.
     const PathHandle there(mount.directory);
-    if (there.MountId() == mount.id &&
+    const auto id = there.MountId();
+    if (id.ok() && *id == mount.id &&
         (::umount2(there.Link().c_str(), MNT_FORCE) == 0 || errno == EBUSY)) {
       return true;
     }

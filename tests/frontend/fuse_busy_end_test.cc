@@ -102,6 +102,36 @@ TEST(FuseBusyEnd, DirectWritersBesideCachedReadersKeepNobodyFromEnding) {
   }
 }
 
+// Pages outlive the mount where somebody has the file open. What the kernel is not told to forget any
+// more is not called written: by itself it does so only in newer versions.
+TEST(FuseBusyEnd, WhatCachedReadersMayNotSeeIsNotCalledWritten) {
+  EPLOG_NEEDS_FUSE();
+  ServedMount mount;
+  const std::string path = mount / "v";
+  AlignedBytes page(kPage, 1);
+  const File cached(path, O_CREAT | O_RDWR);
+  ASSERT_EQ(::pwrite(cached.fd(), page.data(), kPage, 0), static_cast<ssize_t>(kPage));
+  const File direct(path, O_RDWR | O_DIRECT);
+  std::atomic<bool> on_its_way = false;
+  std::atomic<bool> held = true;
+  mount.Do([&](FakeArray& array) {
+    array.hold = [&](const FakeArray::Call& call) {
+      on_its_way = on_its_way || call.op == FakeArray::Op::kWrite;
+      return call.op == FakeArray::Op::kWrite && held;
+    };
+  });
+  ssize_t written = 0;
+  std::thread writer([&] { written = ::pwrite(direct.fd(), page.data(), kPage, 0); });
+  while (!on_its_way) {
+    std::this_thread::yield();
+  }
+  mount.Await([](FakeArray&, FuseServer& server) { return server.UnmountForced(); });
+  held = false;
+  writer.join();
+  EXPECT_LT(written, 0);
+  mount.WaitUntilServed();
+}
+
 // Somebody else took the first mount away, and the kernel gave its number to the second one, before
 // whoever serves the first looks.
 TEST(FuseBusyEnd, ANumberThatWasGivenAwayAgainIsNobodysToUnmount) {

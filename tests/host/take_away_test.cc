@@ -185,6 +185,17 @@ TEST_F(TakingAway, WhatCannotBeLookedForIsNotSaidToBeGone) {
       EXPECT_EQ(failed.error().message, "cannot read /proc/self/mountinfo");
     }
     EXPECT_FALSE(SyncMount(device, At("mnt")));
+    // Nor is it covered where there is one descriptor, and two are needed to see that.
+    LimitDescriptors(1024);
+    const int next = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get();
+    LimitDescriptors(static_cast<rlim_t>(next) + 1);
+    for (const TakeAway how : {TakeAway::kIfUnused, TakeAway::kAtOnce}) {
+      const Status failed = Take(how);
+      ASSERT_FALSE(failed.ok());
+      EXPECT_EQ(failed.error().errno_value, EMFILE);
+      EXPECT_EQ(failed.error().message, "cannot tell what is at " + At("mnt"));
+    }
+    EXPECT_FALSE(SyncMount(device, At("mnt")));
     LimitDescriptors(1024);
     EXPECT_EQ(MountedDevice(At("mnt")), device);
     EXPECT_TRUE(Take(TakeAway::kAtOnce).ok());
