@@ -476,6 +476,9 @@ void World::MeetDoom(const Doom& doom) {
     const bool lasts = doom.style == Doom::Style::kReadsBadly ||
                        doom.style == Doom::Style::kHangs || doom.style == Doom::Style::kLies;
     disturbed.push_back(lasts && plan_.repairs ? IoKind::kRepair : IoKind::kParity);
+    if (waits && random_.OneIn(doom.style == Doom::Style::kReadsBadly ? 1 : 2)) {
+      disturbed.push_back(IoKind::kRepair);
+    }
     disturbed.insert(disturbed.end(), plan_.strikes_states ? 2 : 0, IoKind::kSuperblock);
     const IoKind kind = disturbed[random_.Below(disturbed.size())];
     const auto moment = static_cast<Moment>(random_.Below(3));
