@@ -479,6 +479,9 @@ void World::MeetDoom(const Doom& doom) {
     if (waits && random_.OneIn(doom.style == Doom::Style::kReadsBadly ? 1 : 2)) {
       disturbed.push_back(IoKind::kRepair);
     }
+    if (flush) {
+      disturbed.push_back(IoKind::kCheckpointPage);
+    }
     disturbed.insert(disturbed.end(), plan_.strikes_states ? 2 : 0, IoKind::kSuperblock);
     const IoKind kind = disturbed[random_.Below(disturbed.size())];
     const auto moment = static_cast<Moment>(random_.Below(3));
