@@ -469,17 +469,15 @@ void World::MeetDoom(const Doom& doom) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
-  } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 3 : 8))) {
+  } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 5 : 8))) {
     // In what it may disturb: a commit, a checkpoint, a rebuild; or while it is written down.
     std::vector<IoKind> disturbed = {IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
     const bool lasts = doom.style == Doom::Style::kReadsBadly ||
                        doom.style == Doom::Style::kHangs || doom.style == Doom::Style::kLies;
     disturbed.push_back(lasts && plan_.repairs ? IoKind::kRepair : IoKind::kParity);
-    if (waits && random_.OneIn(doom.style == Doom::Style::kReadsBadly ? 1 : 2)) {
-      disturbed.push_back(IoKind::kRepair);
-    }
-    if (flush) {
+    disturbed.insert(disturbed.end(), waits ? 3 : 0, IoKind::kRepair);
+    if (flush && random_.OneIn(2)) {
       disturbed.push_back(IoKind::kCheckpointPage);
     }
     disturbed.insert(disturbed.end(), plan_.strikes_states ? 2 : 0, IoKind::kSuperblock);
