@@ -286,7 +286,7 @@ SeedPlan MakePlan(uint64_t seed, uint64_t min_ssd_bytes) {
   if (plan.doom != 0 && random.OneIn(2)) {
     plan.weights[static_cast<size_t>(Op::kScrub)] += 4;
   }
-  plan.repairs = plan.loses_devices && !random.OneIn(3);
+  plan.repairs = plan.loses_devices && !random.OneIn(4);
   plan.max_read_errors = static_cast<uint32_t>(OneOf(random, {0, 0, 0, 2, 8}));
   plan.takes_back = random.OneIn(3);
   plan.power = random.OneIn(4) ? random.Unit() : 0.75;

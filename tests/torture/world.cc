@@ -433,7 +433,7 @@ void World::ArmDooms(bool opening) {
       doom.style = kStyles[random_.Below(std::size(kStyles))];
       if (unreliable_.size() > 1 && random_.OneIn(5)) {
         // Beside these others are rebuilt.
-        doom.style = random_.Chance(0.6) ? Doom::Style::kReadsBadly : Doom::Style::kLies;
+        doom.style = random_.Chance(0.55) ? Doom::Style::kReadsBadly : Doom::Style::kLies;
       }
       doom.device = device;
       // In mode log nobody looks at the rings before a flush is acknowledged: who loses the log by
