@@ -433,7 +433,7 @@ void World::ArmDooms(bool opening) {
       doom.style = kStyles[random_.Below(std::size(kStyles))];
       if (unreliable_.size() > 1 && random_.OneIn(5)) {
         // Beside these others are rebuilt.
-        doom.style = random_.Chance(0.55) ? Doom::Style::kReadsBadly : Doom::Style::kLies;
+        doom.style = random_.Chance(0.6) ? Doom::Style::kReadsBadly : Doom::Style::kLies;
       }
       doom.device = device;
       // In mode log nobody looks at the rings before a flush is acknowledged: who loses the log by
@@ -469,7 +469,7 @@ void World::MeetDoom(const Doom& doom) {
     // Soon, or what was not kept is written anew.
     machine_->bus().Arm(
         {std::nullopt, static_cast<Moment>(random_.Below(3)), random_.Between(1, 40)});
-  } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 5 : 8))) {
+  } else if (inspecting_ == nullptr && (flush || !random_.OneIn(waits ? 3 : 8))) {
     // In what it may disturb: a commit, a checkpoint, a rebuild; or while it is written down.
     std::vector<IoKind> disturbed = {IoKind::kParity, IoKind::kCheckpointPage,
                                      IoKind::kCheckpointRoot, IoKind::kRepair};
